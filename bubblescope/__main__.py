@@ -1,0 +1,5 @@
+"""`python -m bubblescope`."""
+
+from bubblescope.cli import main
+
+main()

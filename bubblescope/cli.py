@@ -1,0 +1,128 @@
+"""The commands: parse arguments, call one function, print what a reporter made."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from bubblescope import progress
+from bubblescope.errors import BubblescopeError
+
+_STEPS = re.compile(r"^(-?\d+)?:(-?\d+)?$")
+
+
+class _Steps(click.ParamType[tuple[int | None, int | None]]):
+    """A range of steps, "A:B", either end left open."""
+
+    name = "A:B"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int | None, int | None]:
+        match = _STEPS.match(value)
+        if match is None:
+            self.fail(f"{value!r} is not a range of steps; write FIRST:LAST, as in 2:8", param, ctx)
+        first, last = (None if x is None else int(x) for x in match.groups())
+        if first is not None and last is not None and first >= last:
+            self.fail(f"{value!r} holds no step; the second number must be larger", param, ctx)
+        return first, last
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(version("bubblescope"), prog_name="bubblescope")
+def cli() -> None:
+    """Where did the decode step go? GPU bubbles split exactly, with a cause, a line and a price."""
+
+
+@cli.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON (docs/json.md).")
+@click.option(
+    "--top", default=10, show_default=True, type=click.IntRange(1), help="Rows in each table."
+)
+@click.option(
+    "--window", type=_Steps(), help="Look at steps A up to, not including, B: --window 2:8."
+)
+@click.option(
+    "--marker", metavar="NAME", help="The range that begins each step (numbers in it left open)."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE.bscope",
+    help="Also save the recording as .bscope, which opens much faster.",
+)
+@click.option("--force", is_flag=True, help="Replace FILE.bscope if it exists.")
+def diagnose(
+    file: Path,
+    as_json: bool,
+    top: int,
+    window: tuple[int | None, int | None] | None,
+    marker: str | None,
+    output: Path | None,
+    force: bool,
+) -> None:
+    """Say where the time of each step went, what it waited for, and what to do.
+
+    FILE is a PyTorch profiler recording (.json or .json.gz) or a .bscope file. Times are per step
+    first, where steps can be found. Exit code 0: diagnosed; 2: FILE cannot be diagnosed.
+    """
+    from bubblescope.diagnose import diagnose as run
+    from bubblescope.ingest import load
+    from bubblescope.report import as_json as json_report
+    from bubblescope.report import terminal
+    from bubblescope.timeline import bscope
+    from optimizations import passes_for
+
+    if output is not None:
+        if output.suffix != ".bscope":
+            raise BubblescopeError(f"{output}: give the file the ending .bscope")
+        bscope.refuse_existing(output, force=force)
+    with progress.bar() as show:
+        timeline = load(file, progress=show)
+        diagnosis = run(timeline, marker=marker, window=window, progress=show)
+        if output is not None:
+            show("writing", 0.0)
+            bscope.write(timeline, output, force=force)
+    passes = {n: passes_for(f.kind, f.call) for n, f in enumerate(diagnosis.findings)}
+    if as_json:
+        sys.stdout.buffer.write(json_report.to_json(diagnosis, passes) + b"\n")
+    else:
+        terminal.render(diagnosis, passes, Console(), top=top)
+    if output is not None:
+        click.echo(f"recording saved as {output}", err=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line: the `bubblescope` program."""
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `bubblescope ... | head` ends quietly
+    try:
+        cli.main(arguments, prog_name="bubblescope", standalone_mode=False)
+    except BubblescopeError as error:
+        _fail(str(error))
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx else "bubblescope"
+        message = error.format_message().rstrip(".")
+        _fail(f"{message[:1].lower()}{message[1:]}; see {where} --help")
+    except click.ClickException as error:
+        _fail(error.format_message())
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("bubblescope: stopped", err=True)
+        sys.exit(130)
+
+
+def _fail(message: str) -> None:
+    """One line, whatever names from outside it holds; exit code 2."""
+    line = "".join(c if c.isprintable() else "?" for c in message)
+    click.echo(f"bubblescope: {line}", err=True)
+    sys.exit(2)

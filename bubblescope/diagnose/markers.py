@@ -1,0 +1,245 @@
+"""Where steps begin on the host: the marker, found in the order that the design gives."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bubblescope.diagnose import cycles
+from bubblescope.diagnose.bubbles import DeviceSpan, Gaps
+from bubblescope.diagnose.launches import Launches
+from bubblescope.errors import BubblescopeError
+from bubblescope.timeline import Coded, Timeline
+from bubblescope.timeline.intervals import IntervalIndex, runs
+from bubblescope.timeline.tables import Int
+from bubblescope.timeline.threads import Threads
+
+_DIGITS = re.compile(r"\d+")
+_NOT_A_STEP = re.compile(
+    r"^(nccl:|record_param_comms|gloo:|## Call CompiledFxGraph|Torch-Compiled)"
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Markers:
+    """Host times at which steps begin, in order, one row a step.
+
+    owner: the (rank, process) id of each. closed_end: True where the marker's own range shows
+    that its end was recorded too (annotations); graphs and cycles show only beginnings.
+    """
+
+    name: str
+    owner: Int
+    number: Int
+    start: Int
+    closed_end: bool
+
+
+def find(
+    timeline: Timeline,
+    launches: Launches,
+    threads: Threads,
+    spans: list[DeviceSpan],
+    gaps: list[Gaps],
+    name: str | None,
+) -> Markers | None:
+    """The marker of the steps; None where nothing repeats."""
+    if name is not None:
+        return _named(timeline, launches, name)
+    return (
+        _recorded(timeline, launches)
+        or _annotation(timeline, launches, threads)
+        or _graph(timeline, launches)
+        or _cycle(timeline, launches, threads, spans, gaps)
+    )
+
+
+def generic(name: str) -> str:
+    """The name with its numbers left open: `step[DECODE] #12` is one of `step[DECODE] ##`."""
+    return _DIGITS.sub("#", name)
+
+
+def _owner_of(timeline: Timeline, launches: Launches, rank: Int, process: Int) -> Int:
+    calls = timeline.host_calls
+    owner = np.full(len(rank), -1, np.int64)
+    for row in np.unique(launches.owner, return_index=True)[1].tolist():
+        same = (rank == calls.rank[row]) & (process == calls.process[row])
+        owner[same] = launches.owner[row]
+    return owner
+
+
+def _named(timeline: Timeline, launches: Launches, name: str) -> Markers:
+    """Ranges whose name is `name`, or is `name` but for its numbers."""
+    ranges = timeline.ranges
+    wanted = generic(name)
+    rows = np.flatnonzero(ranges.name.where(lambda n: n == name))
+    if not len(rows):
+        rows = np.flatnonzero(ranges.name.where(lambda n: generic(n) == wanted))
+    owner = _owner_of(timeline, launches, ranges.rank[rows], ranges.process[rows])
+    rows = rows[owner >= 0]
+    if not len(rows):
+        common = _common(ranges.name.take(ranges.kind.where(lambda k: k == "annotation")))
+        hint = f"; this recording has {common}" if common else ""
+        raise BubblescopeError(f"--marker {name}: no such range in the recording{hint}")
+    return _of_ranges(timeline, launches, rows, name)
+
+
+def _common(names: Coded) -> str:
+    found = sorted({generic(names.values[c]) for c in np.unique(names.codes).tolist()})
+    return ", ".join(repr(n) for n in found[:5]) + (", ..." if len(found) > 5 else "")
+
+
+def _of_ranges(timeline: Timeline, launches: Launches, rows: Int, name: str) -> Markers:
+    ranges = timeline.ranges
+    owner = _owner_of(timeline, launches, ranges.rank[rows], ranges.process[rows])
+    order = np.lexsort((ranges.start[rows], owner))
+    start, owner = ranges.start[rows][order], owner[order]
+    return Markers(name, owner, _count(owner), start, closed_end=True)
+
+
+def _count(owner: Int) -> Int:
+    """0, 1, 2, ... within each owner; rows are ordered by owner."""
+    first = np.searchsorted(owner, owner, "left")
+    return np.arange(len(owner)) - first
+
+
+def _recorded(timeline: Timeline, launches: Launches) -> Markers | None:
+    steps = timeline.steps
+    owner = _owner_of(timeline, launches, steps.rank, steps.process)
+    rows = np.flatnonzero(owner >= 0)
+    rows = rows[np.lexsort((steps.start[rows], owner[rows]))]
+    if not len(rows):
+        return None
+    return Markers("recorded steps", owner[rows], steps.number[rows], steps.start[rows], True)
+
+
+def _annotation(timeline: Timeline, launches: Launches, threads: Threads) -> Markers | None:
+    """The outermost annotation that repeats and launches work; the one that launches most."""
+    ranges, calls = timeline.ranges, timeline.host_calls
+    wanted = ranges.kind.where(lambda k: k == "annotation")
+    wanted &= ~ranges.name.where(lambda n: bool(_NOT_A_STEP.match(n)))
+    rows = np.flatnonzero(wanted)
+    if not len(rows):
+        return None
+    names = ranges.name.take(rows).map(generic)
+    operations = np.bincount(launches.of_op[launches.of_op >= 0], minlength=len(calls))
+    best: tuple[int, int] | None = None
+    first, length = runs(ranges.rank[rows], ranges.process[rows], ranges.thread[rows])
+    for f, n in zip(first.tolist(), length.tolist(), strict=True):
+        mine = slice(f, f + n)
+        head = rows[f]
+        thread = threads.id_of(
+            *(int(c[head]) for c in (ranges.rank, ranges.process, ranges.thread))
+        )
+        if thread is None:
+            continue
+        of_thread = threads.calls(thread)
+        begins = calls.start[of_thread]
+        launched = np.append(0, np.cumsum(operations[of_thread]))
+        start, end, codes = ranges.start[rows[mine]], ranges.end[rows[mine]], names.codes[mine]
+        work = launched[np.searchsorted(begins, end)] - launched[np.searchsorted(begins, start)]
+        often = np.bincount(codes, minlength=len(names.values))
+        working = np.bincount(codes[work > 0], minlength=len(names.values))
+        repeats = (often >= 2) & (2 * working >= often)
+        candidates = np.flatnonzero(repeats[codes])
+        if not len(candidates):
+            continue
+        index = IntervalIndex(start[candidates], end[candidates])
+        outer = index.enclosing(np.arange(len(candidates)), start[candidates]) < 0
+        total = np.zeros(len(names.values), np.int64)
+        np.add.at(total, codes[candidates][outer], work[candidates][outer])
+        top = int(np.argmax(total))
+        if best is None or int(total[top]) > best[0]:
+            best = int(total[top]), top
+    if best is None:
+        return None
+    chosen = rows[names.codes == best[1]]
+    only = set(ranges.name.take(chosen).to_list())
+    name = only.pop() if len(only) == 1 else names.values[best[1]]
+    return _of_ranges(timeline, launches, chosen, name)
+
+
+def _graph(timeline: Timeline, launches: Launches) -> Markers | None:
+    """The largest graph that repeats: by its operations, or by its time where recorded whole."""
+    ops, calls = timeline.device_ops, timeline.host_calls
+    opaque = ops.kind.where(lambda k: k == "graph") & (launches.of_op >= 0)
+    rows = np.flatnonzero(launches.graph | opaque)
+    if not len(rows):
+        return None
+    launch, first, inverse = np.unique(launches.of_op[rows], return_index=True, return_inverse=True)
+    size = np.bincount(inverse)
+    long = np.zeros(len(launch), np.int64)
+    np.add.at(long, inverse, (ops.end - ops.start)[rows])
+    graph = np.where(ops.graph[rows[first]] >= 0, ops.graph[rows[first]], -1 - size)
+    keys, of_key, often = np.unique(graph, return_inverse=True, return_counts=True)
+    weight = np.zeros(len(keys), np.int64)
+    np.maximum.at(weight, of_key, np.where(opaque[rows[first]], long, size))
+    weight[often < 2] = -1
+    top = int(np.argmax(weight))
+    if weight[top] < 0:
+        return None
+    chosen = launch[of_key == top]
+    order = np.lexsort((calls.start[chosen], launches.owner[chosen]))
+    owner = launches.owner[chosen][order]
+    name = f"graph of {int(weight[top])} operations"
+    if opaque[rows[first]][of_key == top].any():
+        name = f"graph {int(keys[top])}"
+    return Markers(name, owner, _count(owner), calls.start[chosen][order], False)
+
+
+def _cycle(
+    timeline: Timeline,
+    launches: Launches,
+    threads: Threads,
+    spans: list[DeviceSpan],
+    gaps: list[Gaps],
+) -> Markers | None:
+    """A cycle in the sequence of operations of the busiest device."""
+    if not spans:
+        return None
+    number = int(np.argmax([s.stop - s.first for s in spans]))
+    span, gap = spans[number], gaps[number]
+    rows = np.arange(span.first, span.stop)
+    rows = rows[launches.of_op[rows] >= 0]
+    if not len(rows):
+        return None
+    rows = rows[np.argsort(launches.begin[rows], kind="stable")]
+    names = _with_op(timeline, launches, threads, rows)
+    length = cycles.period(names)
+    if length is None:
+        return None
+    before = np.zeros(span.stop - span.first, np.int64)
+    before[gap.op - span.first] = gap.end - gap.start
+    at = cycles.phase(length, before[rows - span.first])
+    begin = np.unique(launches.begin[rows[at::length]])
+    owner = np.full(len(begin), launches.op_owner[rows[0]])
+    return Markers(f"cycle of {length} operations", owner, np.arange(len(begin)), begin, False)
+
+
+def _with_op(
+    timeline: Timeline, launches: Launches, threads: Threads, rows: Int
+) -> npt.NDArray[np.int32]:
+    """Codes of (operation name, framework op that launched it): the same kernel, told apart."""
+    ops, ranges = timeline.device_ops, timeline.ranges
+    around = np.full(len(rows), -1, np.int64)
+    thread = threads.of_call[launches.of_op[rows]]
+    is_op = ranges.kind.where(lambda k: k == "op")
+    for number in np.flatnonzero(np.bincount(thread)).tolist():
+        within = threads.ranges(number)
+        at = np.flatnonzero(is_op[within]) + within.start
+        if not len(at):
+            continue
+        mine = np.flatnonzero(thread == number)
+        index = IntervalIndex(ranges.start[at], ranges.end[at])
+        found = index.innermost(launches.begin[rows[mine]])
+        around[mine] = np.where(found >= 0, ranges.name.codes[at[found]], -1)
+    width = len(ranges.name.values) + 1
+    pairs = ops.name.codes[rows].astype(np.int64) * width + around + 1
+    if len(ops.name.values) * width > 16 * len(rows) + 1_000_000:
+        return np.asarray(np.unique(pairs, return_inverse=True)[1], np.int32)
+    used = np.zeros(len(ops.name.values) * width, np.int32)  # small: number them by a table
+    used[pairs] = 1
+    return np.asarray((np.cumsum(used) - 1)[pairs], np.int32)

@@ -1,0 +1,189 @@
+"""Blocking reads: host calls that returned only when device work was done."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from bubblescope.diagnose.launches import NEVER, Launches
+from bubblescope.diagnose.work import ANY_STREAM, QueuedWork
+from bubblescope.timeline import HostCalls, Timeline, api
+from bubblescope.timeline.intervals import IntervalIndex, Mask, runs
+from bubblescope.timeline.tables import Int
+from bubblescope.timeline.threads import Threads
+
+POLLS = 8
+"""So many queries of one kind in a row are a read that polls."""
+NOT_READY = 600
+"""cudaErrorNotReady, which hip shares."""
+WAITED_NS = 10_000
+"""A read is taken to have waited if it lasted longer, where its work is not known."""
+
+_DEVICE_ONLY = re.compile(r"DtoD|PtoP|Device -> Device|Peer")
+_PINNED = re.compile(r"\bPinned\b")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reads:
+    """One row a blocking read, ordered by (thread, begin); no two of a thread overlap.
+
+    call: the row of `host_calls` that names it. begin, end: when the host went in and came back.
+    thread: a small id of (rank, process, thread). awaited: when the work that it waited for
+    ended, in device time, NEVER where that is not known. polling: made of repeated queries.
+    """
+
+    call: Int
+    begin: Int
+    end: Int
+    thread: Int
+    awaited: Int
+    polling: Mask
+
+    def waited(self, shift: int) -> Mask:
+        """Mask of the reads that made their thread late."""
+        known = self.awaited != NEVER
+        return np.where(known, self.awaited + shift > self.begin, self.end - self.begin > WAITED_NS)
+
+
+def find(timeline: Timeline, launches: Launches, work: QueuedWork, threads: Threads) -> Reads:
+    """Every blocking read of the timeline, by what the calls did rather than by their names."""
+    calls, thread = timeline.host_calls, threads.of_call
+    is_sync = calls.name.where(api.is_sync)
+    is_copy = calls.name.where(api.is_copy)
+    copy_end, blocks = _blocking_copies(timeline, launches, is_copy)
+    sync = np.flatnonzero(is_sync)
+    copy, joined = _copy_right_before(timeline, threads, sync, is_sync | is_copy)
+
+    awaited = np.full(len(calls), NEVER, np.int64)
+    awaited[blocks] = copy_end[blocks]
+    awaited[sync] = _awaited(timeline, launches, work, sync)
+    # A copy right before a synchronise is work that it waited for.
+    has_copy = copy >= 0
+    ends = np.where(has_copy, copy_end[copy], NEVER)
+    awaited[sync] = np.maximum(awaited[sync], ends)
+
+    # A copy that blocked and the synchronise after it, under one op, are one read.
+    one = joined & has_copy & blocks[copy]
+    begin = calls.start.copy()
+    begin[sync[one]] = calls.start[copy[one]]
+    names = np.arange(len(calls))
+    longer = (calls.end - calls.start)[copy] > (calls.end - calls.start)[sync]
+    names[sync[one & longer]] = copy[one & longer]
+    is_read = is_sync | blocks
+    is_read[copy[one]] = False
+    row = np.flatnonzero(is_read)
+
+    poll_first, poll_last = _polls(calls, thread)
+    polling = np.arange(len(row) + len(poll_first)) >= len(row)
+    parts = Reads(
+        call=np.concatenate([names[row], poll_first]),
+        begin=np.concatenate([begin[row], calls.start[poll_first]]),
+        end=np.concatenate([calls.end[row], calls.end[poll_last]]),
+        thread=np.concatenate([thread[row], thread[poll_first]]),
+        awaited=np.concatenate([awaited[row], np.full(len(poll_first), NEVER, np.int64)]),
+        polling=polling,
+    )
+    return _outermost(parts)
+
+
+def _outermost(reads: Reads) -> Reads:
+    """In order, without the reads inside others (the driver's call within the runtime's)."""
+    order = np.lexsort((-reads.end, reads.begin, reads.thread))
+    begin, end, thread = reads.begin[order], reads.end[order], reads.thread[order]
+    keep = np.ones(len(order), np.bool_)
+    first, length = runs(thread)
+    for f, n in zip(first.tolist(), length.tolist(), strict=True):  # threads, not reads
+        reach = np.maximum.accumulate(end[f : f + n])
+        keep[f + 1 : f + n] = begin[f + 1 : f + n] >= reach[:-1]
+    chosen = order[keep]
+    return Reads(
+        reads.call[chosen],
+        reads.begin[chosen],
+        reads.end[chosen],
+        reads.thread[chosen],
+        reads.awaited[chosen],
+        reads.polling[chosen],
+    )
+
+
+def _blocking_copies(timeline: Timeline, launches: Launches, is_copy: Mask) -> tuple[Int, Mask]:
+    """When each copy call's copy ended (NEVER: no record), and which calls waited for it.
+
+    A copy between host and device is a blocking read if its call returned at or after the copy's
+    end. An asynchronous one from or to pinned memory never waits, however soon the copy is done.
+    """
+    ops, calls = timeline.device_ops, timeline.host_calls
+    copy_end = np.full(len(calls), NEVER, np.int64)
+    copies = np.flatnonzero(ops.kind.where(lambda kind: kind == "memcpy") & (launches.of_op >= 0))
+    np.maximum.at(copy_end, launches.of_op[copies], ops.end[copies])
+    host_side = ops.name.where(lambda name: not _DEVICE_ONLY.search(name))[copies]
+    pinned = ops.name.where(lambda name: bool(_PINNED.search(name)))[copies]
+    may_wait = np.zeros(len(calls), np.bool_)
+    asynchronous = calls.name.where(api.is_async_copy)
+    waits = host_side & ~(pinned & asynchronous[launches.of_op[copies]])
+    may_wait[launches.of_op[copies][waits]] = True
+    return copy_end, is_copy & may_wait & (copy_end != NEVER) & (calls.end >= copy_end)
+
+
+def _copy_right_before(
+    timeline: Timeline, threads: Threads, sync: Int, reads_or_copies: Mask
+) -> tuple[Int, Mask]:
+    """The copy call that comes right before each synchronise on its thread, -1 where none does.
+
+    Right before: no other copy, synchronise or launch, and no op begun, in between. The mask says
+    where both also lie under the same innermost op (or both under none).
+    """
+    calls, ranges, thread = timeline.host_calls, timeline.ranges, threads.of_call
+    launch = calls.name.where(lambda n: api.is_kernel_launch(n) or api.is_graph_launch(n))
+    is_copy = calls.name.where(api.is_copy)
+    marked = np.flatnonzero(reads_or_copies | launch)
+    before = np.searchsorted(marked, sync, "left") - 1
+    row = np.where(before >= 0, marked[before], 0) if len(marked) else np.zeros(len(sync), np.int64)
+    found = (before >= 0) & is_copy[row] & (thread[row] == thread[sync])
+    same_op = np.ones(len(sync), np.bool_)
+    op_rows = ranges.kind.where(lambda kind: kind == "op")
+    for number in np.unique(thread[sync[found]]).tolist():
+        mine = np.flatnonzero(found & (thread[sync] == number))
+        rows = threads.ranges(number)
+        ops = op_rows[rows]
+        index = IntervalIndex(ranges.start[rows][ops], ranges.end[rows][ops])
+        first, second = calls.start[row[mine]], calls.start[sync[mine]]
+        begun = np.searchsorted(index.start, second, "left") - np.searchsorted(
+            index.start, first, "right"
+        )
+        found[mine] = begun <= 0
+        same_op[mine] = index.innermost(first) == index.innermost(second)
+    return np.where(found, row, -1), same_op & found
+
+
+def _awaited(timeline: Timeline, launches: Launches, work: QueuedWork, sync: Int) -> Int:
+    """When the work that each synchronise waited for ended, as far as it was recorded."""
+    calls = timeline.host_calls
+    owner, begin = launches.owner[sync], calls.start[sync]
+    kind = calls.sync.take(sync)
+    awaited = np.full(len(sync), NEVER, np.int64)
+    by_stream = kind.where(lambda k: k == "stream") & (calls.stream[sync] >= 0)
+    awaited[by_stream] = work.end_before(
+        owner[by_stream], calls.stream[sync[by_stream]], begin[by_stream]
+    )
+    by_event = kind.where(lambda k: k == "event") & (calls.event_record[sync] >= 0)
+    awaited[by_event] = work.event_end(sync[by_event])
+    everything = calls.name.take(sync).where(
+        lambda n: api.is_sync(n) and re.search(r"Device|Thread|Ctx", n) is not None
+    ) | kind.where(lambda k: k == "context")
+    awaited[everything] = work.end_before(
+        owner[everything], np.full(int(everything.sum()), ANY_STREAM), begin[everything]
+    )
+    return awaited
+
+
+def _polls(calls: HostCalls, thread: Int) -> tuple[Int, Int]:
+    """First and last row of each run of queries that amounts to a wait."""
+    query = calls.name.where(api.is_query)
+    first, length = runs(thread, calls.name.codes, query)
+    failed = np.concatenate([[0], np.cumsum(calls.status == NOT_READY)])
+    not_ready = failed[first + length] - failed[first] > 0
+    poll = query[first] & ((length >= POLLS) | ((length >= 2) & not_ready))
+    return first[poll], first[poll] + length[poll] - 1

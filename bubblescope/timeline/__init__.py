@@ -1,0 +1,29 @@
+"""What a trace is: the Timeline and its tables, and the .bscope file."""
+
+from bubblescope.timeline.coded import Coded
+from bubblescope.timeline.meta import Device, Meta, ThreadName
+from bubblescope.timeline.tables import (
+    DeviceOps,
+    Frames,
+    Health,
+    HostCalls,
+    Ranges,
+    Steps,
+    Table,
+)
+from bubblescope.timeline.timeline import Timeline
+
+__all__ = [
+    "Coded",
+    "Device",
+    "DeviceOps",
+    "Frames",
+    "Health",
+    "HostCalls",
+    "Meta",
+    "Ranges",
+    "Steps",
+    "Table",
+    "ThreadName",
+    "Timeline",
+]

@@ -1,0 +1,112 @@
+"""The .bscope file: one zip of Parquet tables and a meta.json, written whole or not at all."""
+
+from __future__ import annotations
+
+import io
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import IO
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bubblescope.errors import BubblescopeError
+from bubblescope.timeline.meta import Meta
+from bubblescope.timeline.tables import (
+    DeviceOps,
+    Frames,
+    Health,
+    HostCalls,
+    Ranges,
+    Steps,
+    Table,
+)
+from bubblescope.timeline.timeline import Timeline
+
+VERSION = 1
+TABLES: dict[str, type[Table]] = {
+    "device_ops": DeviceOps,
+    "host_calls": HostCalls,
+    "ranges": Ranges,
+    "frames": Frames,
+    "steps": Steps,
+    "health": Health,
+}
+
+
+class _Head(msgspec.Struct):
+    """meta.json: the file's version beside the Timeline's meta."""
+
+    bscope_version: int
+    meta: Meta
+
+
+def write(timeline: Timeline, path: Path, *, force: bool = False) -> None:
+    """Write `timeline` to `path`; an existing file is replaced only with `force`.
+
+    The bytes go to a temporary file beside `path` and take its name in one step, so that no
+    reader ever sees half a file and an interrupted run leaves nothing behind.
+    """
+    refuse_existing(path, force=force)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise BubblescopeError(f"{path}: cannot write here: {error.strerror}") from None
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as out:
+            _write_zip(timeline, out)
+            out.flush()
+            os.fsync(out.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)  # mkstemp made it private
+        temporary.replace(path)
+    except BaseException as error:
+        temporary.unlink()
+        if isinstance(error, OSError):
+            raise BubblescopeError(f"{path}: not written: {error.strerror}") from None
+        raise
+
+
+def refuse_existing(path: Path, *, force: bool) -> None:
+    """Raise where `path` exists and may not be replaced, before any work is done for it."""
+    if path.is_dir():
+        raise BubblescopeError(f"{path}: is a folder; name a file to write")
+    if path.exists() and not force:
+        raise BubblescopeError(f"{path}: exists already; --force replaces it")
+
+
+def _write_zip(timeline: Timeline, out: IO[bytes]) -> None:
+    # Parquet compresses its own pages, so the zip only stores.
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        head = _Head(VERSION, timeline.meta)
+        archive.writestr("meta.json", msgspec.json.format(msgspec.json.encode(head)))
+        for name, table in timeline.tables().items():
+            sink = io.BytesIO()
+            pq.write_table(table.to_arrow(), sink, compression="zstd")
+            archive.writestr(f"{name}.parquet", sink.getbuffer())
+
+
+def read(path: Path) -> Timeline:
+    """The Timeline in a .bscope file."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            head = msgspec.json.decode(archive.read("meta.json"), type=_Head)
+            if head.bscope_version > VERSION:
+                raise BubblescopeError(
+                    f"{path}: written by a newer bubblescope (format {head.bscope_version}, "
+                    f"this one reads {VERSION}); upgrade bubblescope"
+                )
+            tables = {
+                name: kind.from_arrow(pq.read_table(io.BytesIO(archive.read(f"{name}.parquet"))))
+                for name, kind in TABLES.items()
+            }
+    except (zipfile.BadZipFile, KeyError, pa.ArrowException, ValueError) as error:
+        raise BubblescopeError(
+            f"{path}: not a whole .bscope file ({error}); record or convert it again"
+        ) from None
+    return Timeline.of(head.meta, **tables)
