@@ -97,9 +97,14 @@ def diagnose(
     if as_json:
         sys.stdout.buffer.write(json_report.to_json(diagnosis, passes) + b"\n")
     else:
-        terminal.render(diagnosis, passes, Console(), top=top)
+        terminal.render(diagnosis, passes, _console(), top=top)
     if output is not None:
         click.echo(f"recording saved as {output}", err=True)
+
+
+def _console() -> Console:
+    """A terminal as wide as it is; 100 columns for a pipe or a file."""
+    return Console() if sys.stdout.isatty() else Console(width=100)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -156,29 +156,35 @@ def _incomplete(ops: DeviceOps, rows: Int, graph: Mask, op_owner: Int) -> Mask:
         short[identified] = size[identified] < most[group]
     anonymous = np.flatnonzero(~identified)
     if len(anonymous):
-        short[anonymous] = _shorter_than_its_kind(
-            ops.name.codes[nodes], first[anonymous], size[anonymous]
-        )
+        width = len(ops.name.values)
+        symbols = ops.name.codes[nodes] + width * (ops.node[nodes] + 1)
+        symbols = np.unique(symbols, return_inverse=True)[1].reshape(-1)
+        by_node = (ops.node[nodes] >= 0)[first[anonymous]]
+        short[anonymous] = _shorter_forms(symbols, first[anonymous], size[anonymous], by_node)
     result[nodes] = np.repeat(short, size)
     return result
 
 
-def _shorter_than_its_kind(names: np.ndarray, first: Int, size: Int) -> Mask:
-    """Replays without graph ids: those that are a shorter form of another that is as frequent.
+def _shorter_forms(symbols: Int, first: Int, size: Int, by_node: Mask) -> Mask:
+    """Replays without a graph id that are a shorter form of another replay.
 
-    A shorter form has the other's first or last name, and no name more often than the other.
+    A shorter form has the other's first or last operation, and no operation more often than it.
+    Where nodes have ids, that is proof. Where only names are known, small graphs of the same
+    kernels look alike: the whole form must also be the more frequent one.
     """
     sequences: dict[bytes, list[int]] = {}
     for replay, (begin, length) in enumerate(zip(first.tolist(), size.tolist(), strict=True)):
-        sequences.setdefault(names[begin : begin + length].tobytes(), []).append(replay)
+        sequences.setdefault(symbols[begin : begin + length].tobytes(), []).append(replay)
     short = np.zeros(len(first), np.bool_)
-    kinds = [(np.frombuffer(key, names.dtype), replays) for key, replays in sequences.items()]
+    kinds = [(np.frombuffer(key, symbols.dtype), replays) for key, replays in sequences.items()]
     # Where each replay lost other records there are as many kinds as replays: the whole one is
     # among the most frequent and longest.
     kinds.sort(key=lambda kind: (-len(kind[1]), -len(kind[0])))
     for sequence, replays in kinds:
         for other, others in kinds[:64]:
-            if len(others) < len(replays) or len(other) <= len(sequence):
+            if len(other) <= len(sequence):
+                continue
+            if not by_node[replays[0]] and len(others) <= len(replays):
                 continue
             if sequence[0] != other[0] and sequence[-1] != other[-1]:
                 continue

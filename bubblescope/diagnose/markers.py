@@ -113,7 +113,9 @@ def _recorded(timeline: Timeline, launches: Launches) -> Markers | None:
     rows = rows[np.lexsort((steps.start[rows], owner[rows]))]
     if not len(rows):
         return None
-    return Markers("recorded steps", owner[rows], steps.number[rows], steps.start[rows], True)
+    profiler = timeline.ranges.name.values
+    name = "ProfilerStep" if any(n.startswith("ProfilerStep") for n in profiler) else "step"
+    return Markers(name, owner[rows], steps.number[rows], steps.start[rows], True)
 
 
 def _annotation(timeline: Timeline, launches: Launches, threads: Threads) -> Markers | None:

@@ -14,8 +14,9 @@ from bubblescope.timeline.intervals import IntervalIndex, Mask, runs
 from bubblescope.timeline.tables import Int
 from bubblescope.timeline.threads import Threads
 
-POLLS = 8
-"""So many queries of one kind in a row are a read that polls."""
+POLLS = 16
+"""So many queries of one kind in a row are a read that polls. Fewer are an allocator that asks
+after each of its pending events once."""
 NOT_READY = 600
 """cudaErrorNotReady, which hip shares."""
 WAITED_NS = 10_000

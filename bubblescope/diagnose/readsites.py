@@ -88,7 +88,7 @@ def _site(
     some = _by_step(closed[rows].astype(np.int64), step[rows], len(steps.number)) > 0
     open_ = _by_step((~closed[rows]).astype(np.int64), step[rows], len(steps.number)) > 0
     priced = (counted | (some & ~steps.outlier)) & ~open_
-    if not priced.any():
+    if not counted.any() or not priced.any():
         priced = counted
 
     def per_step(values: Int) -> int | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from bubblescope.diagnose.model import Site
 from bubblescope.diagnose.reads import Reads
-from bubblescope.timeline import Timeline
+from bubblescope.timeline import Coded, Timeline
 from bubblescope.timeline.intervals import IntervalIndex
 from bubblescope.timeline.tables import Int
 from bubblescope.timeline.threads import Threads
@@ -34,7 +34,8 @@ def places(timeline: Timeline, reads: Reads, threads: Threads) -> list[Place]:
     frame, chain = _surroundings(timeline, reads, threads)
     names = timeline.host_calls.name.take(reads.call)
     # A known line says where; without one the ops and annotations around must.
-    codes = np.where(chain >= 0, timeline.ranges.name.codes[chain], -1) if chain.size else chain
+    ranges = timeline.ranges.name.map(lambda name: _NUMBER.sub("#", name))
+    codes = np.where(chain >= 0, ranges.codes[chain], -1) if chain.size else chain
     around = np.where((frame >= 0)[:, None], -1, codes)
     keys = np.column_stack([names.codes, reads.polling, frame, around])
     _, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
@@ -43,7 +44,7 @@ def places(timeline: Timeline, reads: Reads, threads: Threads) -> list[Place]:
         Place(
             names[row] + (" (polling)" if reads.polling[row] else ""),
             _site(timeline, int(frame[row])),
-            *_names(timeline, chain[row]),
+            *_names(ranges, timeline.ranges.kind, chain[row]),
             np.flatnonzero(group == number),
         )
         for number, row in enumerate(first.tolist())
@@ -51,19 +52,18 @@ def places(timeline: Timeline, reads: Reads, threads: Threads) -> list[Place]:
     return _with_lead_in(found, reads)
 
 
-def _names(timeline: Timeline, inside_out: Int) -> tuple[tuple[str, ...], str]:
-    """The names around a read, outermost first, and the one of them to call it by."""
-    ranges = timeline.ranges
-    rows = inside_out[inside_out >= 0][::-1]
-    names = tuple(_NUMBER.sub("#", ranges.name[row]) for row in rows.tolist())
-    kinds = [ranges.kind[row] for row in rows.tolist()]
-    if "op" not in kinds:
-        return names, names[-1] if names else ""
-    innermost_annotation = (
-        len(kinds) - 1 - kinds[::-1].index("annotation") if ("annotation" in kinds) else -1
-    )
-    ops = [n for i, n in enumerate(names) if i > innermost_annotation]
-    return names, ops[0] if ops else names[-1]
+def _names(ranges: Coded, kind: Coded, inside_out: Int) -> tuple[tuple[str, ...], str]:
+    """The names around a read, outermost first, and the one of them to call it by.
+
+    That is the outermost op within the innermost annotation: what the program itself called.
+    """
+    rows = inside_out[inside_out >= 0][::-1].tolist()
+    names = tuple(ranges[row] for row in rows)
+    annotation = [kind[row] == "annotation" for row in rows]
+    if not any(annotation):
+        return names, names[0] if names else ""
+    innermost = len(rows) - 1 - annotation[::-1].index(True)
+    return names, names[min(innermost + 1, len(rows) - 1)]
 
 
 def _with_lead_in(found: list[Place], reads: Reads) -> list[Place]:

@@ -1,0 +1,54 @@
+"""Small conversions from decoded values to columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bubblescope.timeline import Coded
+
+_DIGITS = re.compile(r"(?:^-)?[0-9]+$")
+_INT64 = range(-(2**63), 2**63)
+
+
+class Codes(dict[str, int]):
+    """String to code, in order of first appearance; looking up a new string gives it the next."""
+
+    def __missing__(self, key: str) -> int:
+        """A new string takes the next code."""
+        code = self[key] = len(self)
+        return code
+
+    def column(self, strings: Sequence[str]) -> npt.NDArray[np.int32]:
+        """Codes of `strings`, int32 shape (rows,)."""
+        return np.fromiter(map(self.__getitem__, strings), np.int32, len(strings))
+
+
+def coded(codes: npt.NDArray[Any], values: Sequence[str]) -> Coded:
+    """A column under a dictionary that holds only what the column uses."""
+    used = np.flatnonzero(np.bincount(codes, minlength=len(values)))
+    new = np.zeros(len(values), np.int32)
+    new[used] = np.arange(len(used), dtype=np.int32)
+    return Coded(new[codes], tuple(values[i] for i in used.tolist()))
+
+
+def integers(values: Sequence[Any]) -> npt.NDArray[np.int64]:
+    """An int64 column of ids; -1 where a value is no integer or does not fit."""
+    try:
+        return np.fromiter(values, np.int64, len(values))
+    except (TypeError, ValueError, OverflowError):
+        return np.fromiter(map(integer, values), np.int64, len(values))
+
+
+def integer(value: Any) -> int:
+    """`value` as an id: an integer, or the digits that end a text ("stream 7"); else -1."""
+    if isinstance(value, str):
+        digits = _DIGITS.search(value)
+        value = int(digits[0]) if digits and len(digits[0]) <= 20 else -1
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and value in _INT64 else -1

@@ -1,0 +1,248 @@
+"""Kineto JSON events to columns: the typed decode, in chunks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import compress
+from typing import Any, Union
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from bubblescope.ingest.codes import Codes, integers
+from bubblescope.ingest.decimals import to_ns
+
+# What an event of a category is. The order matters: up to MEMSET a device operation, up to SYNC
+# an event whose arguments count.
+OTHER, KERNEL, MEMCPY, MEMSET, CALL, SYNC, ANNOTATION, OP, PYTHON, OVERHEAD = range(10)
+
+KINDS = {
+    "kernel": KERNEL,
+    "gpu_memcpy": MEMCPY,
+    "gpu_memset": MEMSET,
+    "cuda_runtime": CALL,
+    "cuda_driver": CALL,
+    "cuda_sync": SYNC,
+    "user_annotation": ANNOTATION,
+    "cpu_op": OP,
+    "python_function": PYTHON,
+    "overhead": OVERHEAD,
+    # PyTorch before 1.12
+    "memcpy": MEMCPY,
+    "memset": MEMSET,
+    "runtime": CALL,
+    "operator": OP,
+}
+"""Kind of each category, in lower case; every other category is OTHER."""
+
+MISSING = np.iinfo(np.int64).min
+"""Stands in a column of times for one that could not be read."""
+
+# Small enough for the decoded objects to stay in the cache.
+_CHUNK = 4096
+_ABSENT = msgspec.Raw()
+
+
+class _Args(msgspec.Struct, gc=False):
+    """The arguments that are used, of any type that a file may give them."""
+
+    device: Any = -1
+    stream: Any = -1
+    correlation: Any = -1
+    bytes: Any = -1
+    graph: Any = msgspec.field(default=-1, name="graph id")
+    node: Any = msgspec.field(default=-1, name="graph node id")
+    sync: Any = msgspec.field(default="", name="cuda_sync_kind")
+    wait_stream: Any = msgspec.field(default=-1, name="wait_on_stream")
+    wait_record: Any = msgspec.field(default=-1, name="wait_on_cuda_event_record_corr_id")
+
+
+class _Span(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+    """An event with a duration. Times stay text, since a float cannot hold them."""
+
+    cat: str = ""
+    name: str = ""
+    pid: Any = -1
+    tid: Any = -1
+    ts: msgspec.Raw = _ABSENT
+    dur: msgspec.Raw = _ABSENT
+    args: _Args | None = None
+
+
+class _LabelArgs(msgspec.Struct, gc=False):
+    name: Any = ""
+
+
+class Label(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
+    """A metadata event: the name of a process or thread, among others."""
+
+    name: str = ""
+    pid: Any = -1
+    tid: Any = -1
+    args: _LabelArgs | None = None
+
+
+# Every other phase of the format is told by its tag alone, and nothing of it is built.
+_IGNORED = [
+    msgspec.defstruct(f"_Phase{i}", [], tag_field="ph", tag=phase, gc=False)
+    for i, phase in enumerate("BEIiCbnestfSTpFPNODVvRc(),=")
+]
+_Event: Any = Union[(_Span, Label, *_IGNORED)]
+_decode_chunk = msgspec.json.Decoder(list[_Event]).decode
+_decode_event = msgspec.json.Decoder(_Event).decode
+_NO_ARGS = _Args()
+
+
+@dataclass(slots=True)
+class Events:
+    """The rows that count, in the order of the file.
+
+    Columns of all rows: `kind`, `name` (codes into `names`), `pid`, `tid`, and `start` and
+    `duration` in ns on the file's own clock (or MISSING). `calls`, `ops` and `syncs` hold the
+    arguments of the rows of that kind, in the same order.
+    """
+
+    columns: dict[str, npt.NDArray[Any]]
+    ops: dict[str, npt.NDArray[np.int64]]
+    calls: dict[str, npt.NDArray[np.int64]]
+    syncs: dict[str, npt.NDArray[Any]]
+    names: list[str]
+    sync_kinds: list[str]
+    labels: list[Label]
+    categories: dict[str, int]
+    unreadable: int
+
+
+def decode(pieces: list[msgspec.Raw], progress: Callable[[float], None]) -> Events:
+    """Columns of the events in `pieces`, each the text of one event; empties the list."""
+    collector = _Collector()
+    total = len(pieces)
+    for first in range(0, total, _CHUNK):
+        collector.add(pieces[first : first + _CHUNK])
+        progress(min(1.0, (first + _CHUNK) / total))
+    pieces.clear()
+    return collector.done()
+
+
+@dataclass(slots=True)
+class _Collector:
+    """Columns as they grow, chunk by chunk."""
+
+    names: Codes = field(default_factory=Codes)
+    sync_kinds: Codes = field(default_factory=Codes)
+    categories: Codes = field(default_factory=Codes)
+    kinds: npt.NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
+    seen: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    labels: list[Label] = field(default_factory=list)
+    unreadable: int = 0
+    parts: defaultdict[str, list[npt.NDArray[Any]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+
+    def add(self, pieces: list[msgspec.Raw]) -> None:
+        events = self._decoded(pieces)
+        self.labels += [e for e in events if type(e) is Label]
+        spans: list[_Span] = [e for e in events if type(e) is _Span]
+        kind = self._kind(spans)
+        kept = kind != OTHER
+        spans, kind = list(compress(spans, kept.tolist())), kind[kept]
+        if spans:
+            self._common(spans, kind)
+            self._arguments(spans, kind)
+
+    def _decoded(self, pieces: list[msgspec.Raw]) -> list[Any]:
+        try:
+            events: list[Any] = _decode_chunk(b"[" + b",".join(pieces) + b"]")
+        except msgspec.MsgspecError:
+            events = [e for e in map(self._single, pieces) if e is not None]
+        return events
+
+    def _single(self, piece: msgspec.Raw) -> Any:
+        """One event; None, and counted where it might have mattered, if it cannot be decoded."""
+        with suppress(msgspec.MsgspecError):
+            return _decode_event(piece)
+        try:
+            event = msgspec.json.decode(piece)
+            self.unreadable += isinstance(event, dict) and event.get("ph") in ("X", "M")
+        except msgspec.MsgspecError:
+            self.unreadable += 1
+        return None
+
+    def _kind(self, spans: list[_Span]) -> npt.NDArray[np.int8]:
+        category = self.categories.column([e.cat for e in spans])
+        if len(self.kinds) < len(self.categories):
+            new = list(self.categories)[len(self.kinds) :]
+            more = np.array([KINDS.get(c.lower(), OTHER) for c in new], np.int8)
+            self.kinds = np.concatenate([self.kinds, more])
+            self.seen = np.concatenate([self.seen, np.zeros(len(new), np.int64)])
+        self.seen += np.bincount(category, minlength=len(self.categories))
+        return self.kinds[category]
+
+    def _common(self, spans: list[_Span], kind: npt.NDArray[np.int8]) -> None:
+        ns, readable = to_ns([e.ts for e in spans] + [e.dur for e in spans])
+        ns[~readable] = MISSING
+        self._put(
+            kind=kind,
+            name=self.names.column([e.name for e in spans]),
+            pid=integers([e.pid for e in spans]),
+            tid=integers([e.tid for e in spans]),
+            start=ns[: len(spans)],
+            duration=ns[len(spans) :],
+        )
+
+    def _arguments(self, spans: list[_Span], kind: npt.NDArray[np.int8]) -> None:
+        args = [e.args or _NO_ARGS for e in compress(spans, (kind <= SYNC).tolist())]
+        kind = kind[kind <= SYNC]
+        calls = list(compress(args, (kind == CALL).tolist()))
+        self._put(call_correlation=integers([a.correlation for a in calls]))
+        ops = list(compress(args, (kind <= MEMSET).tolist()))
+        self._put(
+            op_device=integers([a.device for a in ops]),
+            op_stream=integers([a.stream for a in ops]),
+            op_correlation=integers([a.correlation for a in ops]),
+            op_bytes=integers([a.bytes for a in ops]),
+            op_graph=integers([a.graph for a in ops]),
+            op_node=integers([a.node for a in ops]),
+        )
+        syncs = list(compress(args, (kind == SYNC).tolist()))
+        self._put(
+            sync_kind=self.sync_kinds.column([str(a.sync) for a in syncs]),
+            sync_correlation=integers([a.correlation for a in syncs]),
+            sync_stream=integers([a.stream for a in syncs]),
+            sync_wait_stream=integers([a.wait_stream for a in syncs]),
+            sync_wait_record=integers([a.wait_record for a in syncs]),
+        )
+
+    def _put(self, **columns: npt.NDArray[Any]) -> None:
+        for name, values in columns.items():
+            self.parts[name].append(values)
+
+    def done(self) -> Events:
+        if not self.parts:
+            self._common([], np.zeros(0, np.int8))
+            self._arguments([], np.zeros(0, np.int8))
+        # Popped one by one, so that only one column at a time is there twice.
+        columns = {name: np.concatenate(self.parts.pop(name)) for name in list(self.parts)}
+
+        def group(prefix: str) -> dict[str, npt.NDArray[Any]]:
+            return {
+                name.removeprefix(prefix): columns.pop(name)
+                for name in list(columns)
+                if name.startswith(prefix)
+            }
+
+        return Events(
+            ops=group("op_"),
+            calls=group("call_"),
+            syncs=group("sync_"),
+            columns=columns,
+            names=list(self.names),
+            sync_kinds=list(self.sync_kinds),
+            labels=self.labels,
+            categories=dict(zip(self.categories, self.seen.tolist(), strict=True)),
+            unreadable=self.unreadable,
+        )
