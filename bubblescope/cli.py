@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
@@ -19,27 +18,31 @@ from bubblescope.errors import BubblescopeError
 _STEPS = re.compile(r"^(-?\d+)?:(-?\d+)?$")
 
 
-class _Steps(click.ParamType[tuple[int | None, int | None]]):
+def _steps(
+    _context: click.Context, _option: click.Parameter, value: str | None
+) -> tuple[int | None, int | None] | None:
     """A range of steps, "A:B", either end left open."""
-
-    name = "A:B"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int | None, int | None]:
-        match = _STEPS.match(value)
-        if match is None:
-            self.fail(f"{value!r} is not a range of steps; write FIRST:LAST, as in 2:8", param, ctx)
-        first, last = (None if x is None else int(x) for x in match.groups())
-        if first is not None and last is not None and first >= last:
-            self.fail(f"{value!r} holds no step; the second number must be larger", param, ctx)
-        return first, last
+    if value is None:
+        return None
+    match = _STEPS.match(value)
+    if match is None:
+        raise click.BadParameter(f"{value!r} is not a range of steps; write FIRST:LAST, as in 2:8")
+    first, last = (None if x is None else int(x) for x in match.groups())
+    if first is not None and last is not None and first >= last:
+        raise click.BadParameter(f"{value!r} holds no step; the second number must be larger")
+    return first, last
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    invoke_without_command=True,
+)
 @click.version_option(version("bubblescope"), prog_name="bubblescope")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Where did the decode step go? GPU bubbles split exactly, with a cause, a line and a price."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 @cli.command()
@@ -49,7 +52,10 @@ def cli() -> None:
     "--top", default=10, show_default=True, type=click.IntRange(1), help="Rows in each table."
 )
 @click.option(
-    "--window", type=_Steps(), help="Look at steps A up to, not including, B: --window 2:8."
+    "--window",
+    metavar="A:B",
+    callback=_steps,
+    help="Look at steps A up to, not including, B: --window 2:8.",
 )
 @click.option(
     "--marker", metavar="NAME", help="The range that begins each step (numbers in it left open)."
@@ -71,7 +77,7 @@ def diagnose(
     output: Path | None,
     force: bool,
 ) -> None:
-    """Say where the time of each step went, what it waited for, and what to do.
+    """Say where each step's time went and what to do about it.
 
     FILE is a PyTorch profiler recording (.json or .json.gz) or a .bscope file. Times are per step
     first, where steps can be found. Exit code 0: diagnosed; 2: FILE cannot be diagnosed.

@@ -175,6 +175,7 @@ def diagnose(
             window_ns,
             places[0],
             filled,
+            prices.of_part,
         ),
         health=health,
         warnings=warnings,

@@ -31,9 +31,10 @@ def find(timeline: Timeline, pieces: list[Pieces], steps: StepTable) -> tuple[Fi
     keys, group = np.unique(key, return_inverse=True)
     total = np.zeros(len(keys), np.int64)
     np.add.at(total, group, length)
-    record = np.where(call >= 0, call, np.where(range_ >= 0, -2 - range_, -1))
-    pairs = np.unique(np.stack([group, record], 1), axis=0)
-    count = np.bincount(pairs[:, 0], minlength=len(keys))
+    calls_then_ranges = len(timeline.host_calls) + len(timeline.ranges) + 1
+    record = np.where(call >= 0, call, len(timeline.host_calls) + range_ + 1)
+    records = np.unique(group * calls_then_ranges + record) // calls_then_ranges
+    count = np.bincount(records, minlength=len(keys))
     per_step = _per_step(group, start, length, len(keys), steps)
     names = [*calls.values, *ranges.values]
     order = np.argsort(-total, kind="stable").tolist()

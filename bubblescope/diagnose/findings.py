@@ -67,8 +67,12 @@ def find(
     window_ns: int,
     reads: tuple[ReadSite, ...],
     fillers: tuple[Filler, ...],
+    charged: Int,
 ) -> tuple[Finding, ...]:
-    """All findings: the ranked ones by idle, then those that only a node-level window shows."""
+    """All findings: the ranked ones by idle, then those that only a node-level window shows.
+
+    charged: how much of each part's time the reads are charged with, shape (len(Part),).
+    """
     lengths = median_ns(steps.length_ns[steps.counted()])
     # Top figures are sums over devices, so a step is as long as it is on all of them.
     whole = window_ns if lengths is None else lengths * len(devices)
@@ -85,10 +89,12 @@ def find(
         title = f"{call} runs while the device is dry" if call else _TITLE[part]
         if part == Part.LAUNCH_CALL and inflated:
             nodes = _nodes(launches, timeline, call)
-            title = f"{call} of {nodes} runs while the device is dry"
+            title = f"{call} ({nodes}) runs while the device is dry"
         why = _WHY[part] + (_INFLATED if part == Part.LAUNCH_CALL and inflated else "")
         if part == Part.HOST_GAP:
             why += _most(fillers)
+            if charged[part]:
+                why += f" Blocking reads are charged with {charged[part] / time.ns:.0%} of it."
         found.append(
             Finding(
                 kind=part.label,

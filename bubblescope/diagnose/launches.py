@@ -52,7 +52,7 @@ def join(timeline: Timeline) -> Launches:
         graph=graph,
         owner=owner,
         op_owner=op_owner,
-        lost=_lost(calls, rows, is_graph),
+        lost=_lost(timeline, owner, op_owner, rows, is_graph),
         incomplete=_incomplete(ops, rows, graph, op_owner),
     )
 
@@ -109,33 +109,42 @@ def _owners(calls: HostCalls, ops: DeviceOps) -> tuple[Int, Int]:
     return owner, op_owner
 
 
-def _lost(calls: HostCalls, rows: Int, is_graph: Mask) -> Int:
+def _lost(timeline: Timeline, owner: Int, op_owner: Int, rows: Int, is_graph: Mask) -> Int:
     """Kernel and graph launches that left no operation, but for those of a stream capture."""
-    lost = calls.name.where(api.is_kernel_launch) | is_graph
+    calls = timeline.host_calls
+    launching = calls.name.where(api.is_kernel_launch) | is_graph
+    lost = launching.copy()
     lost[rows[rows >= 0]] = False
-    if lost.any():
-        lost &= ~_nested_in_launch(calls)
-        begin = calls.name.where(lambda n: "StreamBeginCapture" in n)
-        end = calls.name.where(lambda n: "StreamEndCapture" in n)
-        if begin.any():
-            # Balance of captures begun and ended so far on the same thread (rows are ordered).
-            balance = np.cumsum(begin.astype(np.int64) - end)
-            first, length = runs(calls.rank, calls.process, calls.thread)
-            before = np.where(first > 0, balance[first - 1], 0)
-            lost &= (balance - np.repeat(before, length)) <= 0
+    if not lost.any():
+        return np.zeros(0, np.int64)
+    # A second record of a launch (the driver's beside the runtime's) is not another launch.
+    lost &= ~_within_launch(calls, launching)
+    found = np.flatnonzero(lost)
+    ids = np.concatenate([calls.correlation[found], timeline.device_ops.correlation])
+    numbers = np.unique(ids, return_inverse=True)[1].reshape(-1)
+    keys = numbers * (int(owner.max()) + 2) + np.concatenate([owner[found], op_owner]) + 1
+    has_op = np.isin(keys[: len(found)], keys[len(found) :]) & (calls.correlation[found] >= 0)
+    lost[found[has_op]] = False
+    begin = calls.name.where(lambda n: "StreamBeginCapture" in n)
+    end = calls.name.where(lambda n: "StreamEndCapture" in n)
+    if begin.any():
+        # Balance of captures begun and ended so far on the same thread (rows are ordered).
+        balance = np.cumsum(begin.astype(np.int64) - end)
+        first, length = runs(calls.rank, calls.process, calls.thread)
+        before = np.where(first > 0, balance[first - 1], 0)
+        lost &= (balance - np.repeat(before, length)) <= 0
     return np.flatnonzero(lost)
 
 
-def _nested_in_launch(calls: HostCalls) -> Mask:
-    """Calls inside the call before them: the driver's own launch within the runtime's."""
-    nested = np.zeros(len(calls), np.bool_)
-    same = (
-        (calls.thread[1:] == calls.thread[:-1])
-        & (calls.process[1:] == calls.process[:-1])
-        & (calls.rank[1:] == calls.rank[:-1])
-    )
-    nested[1:] = same & (calls.end[1:] <= calls.end[:-1]) & (calls.start[1:] < calls.end[:-1])
-    return nested
+def _within_launch(calls: HostCalls, launching: Mask) -> Mask:
+    """Calls inside an earlier launch call of their thread."""
+    within = np.zeros(len(calls), np.bool_)
+    ends = np.where(launching, calls.end, NEVER)
+    first, length = runs(calls.rank, calls.process, calls.thread)
+    for f, n in zip(first.tolist(), length.tolist(), strict=True):  # threads, not calls
+        reach = np.maximum.accumulate(ends[f : f + n])
+        within[f + 1 : f + n] = calls.end[f + 1 : f + n] <= reach[:-1]
+    return within
 
 
 def _incomplete(ops: DeviceOps, rows: Int, graph: Mask, op_owner: Int) -> Mask:
@@ -156,9 +165,12 @@ def _incomplete(ops: DeviceOps, rows: Int, graph: Mask, op_owner: Int) -> Mask:
         short[identified] = size[identified] < most[group]
     anonymous = np.flatnonzero(~identified)
     if len(anonymous):
-        width = len(ops.name.values)
-        symbols = ops.name.codes[nodes] + width * (ops.node[nodes] + 1)
-        symbols = np.unique(symbols, return_inverse=True)[1].reshape(-1)
+        # One number for (owner, node id, name): replays of other processes never look alike.
+        symbols = op_owner[nodes] * len(ops.name.values) + ops.name.codes[nodes]
+        if (ops.node[nodes] >= 0).any():
+            ids, number = np.unique(ops.node[nodes], return_inverse=True)
+            symbols = symbols * len(ids) + number.reshape(-1)
+            symbols = np.unique(symbols, return_inverse=True)[1].reshape(-1)
         by_node = (ops.node[nodes] >= 0)[first[anonymous]]
         short[anonymous] = _shorter_forms(symbols, first[anonymous], size[anonymous], by_node)
     result[nodes] = np.repeat(short, size)

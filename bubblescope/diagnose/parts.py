@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from bubblescope.diagnose.bubbles import DeviceSpan, Gaps, first_of_replay
 from bubblescope.diagnose.host import HostActivity
@@ -178,26 +180,43 @@ class _Maker:
     """Collects pieces of all kinds and brings them into time order."""
 
     def __init__(self) -> None:
-        self._rows: list[tuple[np.ndarray, ...]] = []
+        self._columns: list[list[npt.NDArray[Any]]] = [[] for _ in range(7)]
 
     def add(
         self,
         bubble: Int,
         start: Int,
         end: Int,
-        part: Part | np.ndarray,
+        part: Part | npt.NDArray[np.int8],
         call: Int | None = None,
-        doing: np.ndarray | None = None,
+        doing: npt.NDArray[np.int8] | None = None,
         range_: Int | None = None,
     ) -> None:
-        some = end > start
-        columns: list[object] = [bubble, start, end, part, 0 if doing is None else doing]
-        columns += [-1 if call is None else call, -1 if range_ is None else range_]
-        whole = [np.broadcast_to(np.asarray(c, np.int64), len(bubble)) for c in columns]
-        self._rows.append(tuple(c[some] for c in whole))
+        """Add a piece for each row that is not empty."""
+        some = np.flatnonzero(end > start)
+
+        def column(values: npt.NDArray[Any] | int | None, dtype: type) -> npt.NDArray[Any]:
+            if isinstance(values, np.ndarray):
+                return values[some]
+            return np.full(len(some), -1 if values is None else values, dtype)
+
+        for to, values in zip(
+            self._columns,
+            (
+                bubble[some],
+                start[some],
+                end[some],
+                column(part, np.int8),
+                column(0 if doing is None else doing, np.int8),
+                column(call, np.int64),
+                column(range_, np.int64),
+            ),
+            strict=True,
+        ):
+            to.append(values)
 
     def pieces(self) -> Pieces:
-        columns = [np.concatenate(c) for c in zip(*self._rows, strict=True)]
+        """All pieces, in time order."""
+        columns = [np.concatenate(c) for c in self._columns]
         order = np.argsort(columns[1], kind="stable")
-        bubble, start, end, part, doing, call, range_ = (c[order] for c in columns)
-        return Pieces(bubble, start, end, part.astype(np.int8), doing.astype(np.int8), call, range_)
+        return Pieces(*(c[order] for c in columns))

@@ -28,6 +28,7 @@ class LateTime:
     launch: Int
     start: Int
     end: Int
+    part: Int
     device: Int
 
 
@@ -45,12 +46,14 @@ class LateBubbles:
 class Prices:
     """Shapes (reads, devices), in ns.
 
-    closed: shape (reads,): whether all that a read could expose was recorded.
+    closed: shape (reads,): whether all that a read could expose was recorded. of_part: how much of
+    each Part the charges lie in, shape (len(Part),).
     """
 
     exposed: Int
     after: Int
     closed: Mask
+    of_part: Int
 
 
 def late_time(
@@ -66,6 +69,7 @@ def late_time(
         begin[bubbles.op[pieces.bubble[rows]]],
         pieces.start[rows] + shift,
         pieces.end[rows] + shift,
+        pieces.part[rows].astype(np.int64),
         np.full(len(rows), device),
     )
 
@@ -103,29 +107,31 @@ def charge(
     exposed = np.zeros((len(reads.begin), devices), np.int64)
     after = np.zeros_like(exposed)
     closed = np.ones(len(reads.begin), np.bool_)
+    of_part = np.zeros(len(Part), np.int64)
     rows = np.flatnonzero(waited)
     if not len(rows) or not devices:
-        return Prices(exposed, after, closed)
+        return Prices(exposed, after, closed, of_part)
     debts = _Debts(reads.thread[rows], reads.begin[rows])
 
-    thread, launch, start, end, device = (
+    thread, launch, start, end, part, device = (
         np.concatenate([getattr(x, name) for x in late])
-        for name in ("thread", "launch", "start", "end", "device")
+        for name in ("thread", "launch", "start", "end", "part", "device")
     )
     piece, start, end, debt = debts.split(thread, start, end)
     # A blocking copy launches too: only later launches are late because of it.
     debt = debts.before(debt, (reads.end[rows])[debt] > launch[piece])
     kept = debt >= 0
     piece, start, end, debt = piece[kept], start[kept], end[kept], debt[kept]
-    device = device[piece]
+    part, device = part[piece], device[piece]
     order = np.lexsort((device, start, debt))
-    debt, length, device = debt[order], (end - start)[order], device[order]
+    debt, length, part, device = debt[order], (end - start)[order], part[order], device[order]
     wait = (reads.end - reads.begin)[rows]
     first, count = runs(debt)
     before = np.cumsum(length) - length
     spent = before - np.repeat(before[first], count)
     charged = np.clip(wait[debt] - spent, 0, length)
     np.add.at(exposed, (rows[debt], device), charged)
+    np.add.at(of_part, part, charged)
 
     thread, launch, length, device = (
         np.concatenate([getattr(x, name) for x in bubbles])
@@ -139,7 +145,7 @@ def charge(
     # The last wait of a thread may have gone on to expose idle that was not recorded any more.
     is_last = np.append(reads.thread[rows][1:] != reads.thread[rows][:-1], True)
     closed[rows] = ~is_last | (exposed[rows].sum(1) == wait)
-    return Prices(exposed, after, closed)
+    return Prices(exposed, after, closed, of_part)
 
 
 class _Debts:

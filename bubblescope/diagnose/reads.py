@@ -185,6 +185,7 @@ def _polls(calls: HostCalls, thread: Int) -> tuple[Int, Int]:
     query = calls.name.where(api.is_query)
     first, length = runs(thread, calls.name.codes, query)
     failed = np.concatenate([[0], np.cumsum(calls.status == NOT_READY)])
-    not_ready = failed[first + length] - failed[first] > 0
-    poll = query[first] & ((length >= POLLS) | ((length >= 2) & not_ready))
+    # One that was not ready counts only if it was asked again.
+    asked_again = failed[first + length - 1] - failed[first] > 0
+    poll = query[first] & ((length >= POLLS) | asked_again)
     return first[poll], first[poll] + length[poll] - 1

@@ -1,4 +1,4 @@
-"""What to do: the findings, the dearest first, and the passes that address each."""
+"""What to do: the findings, largest first, and the passes that address each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def findings(
     if not diagnosis.findings:
         page.heading("Findings", "none")
         return
-    page.heading("Findings", "the dearest first")
+    page.heading("Findings", "largest first")
     number = 0
     said: dict[str, str] = {}
     shown = _shown(diagnosis, top)
