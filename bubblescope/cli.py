@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import sys
@@ -93,6 +94,8 @@ def diagnose(
         if output.suffix != ".bscope":
             raise BubblescopeError(f"{output}: give the file the ending .bscope")
         bscope.refuse_existing(output, force=force)
+        if output.exists() and file.exists() and output.samefile(file):
+            raise BubblescopeError(f"{output}: is the recording itself; name another file")
     with progress.bar() as show:
         timeline = load(file, progress=show)
         diagnosis = run(timeline, marker=marker, window=window, progress=show)
@@ -101,11 +104,11 @@ def diagnose(
             bscope.write(timeline, output, force=force)
     passes = {n: passes_for(f.kind, f.call) for n, f in enumerate(diagnosis.findings)}
     if as_json:
-        sys.stdout.buffer.write(json_report.to_json(diagnosis, passes) + b"\n")
+        sys.stdout.buffer.write(json_report.to_json(diagnosis, passes))
     else:
         terminal.render(diagnosis, passes, _console(), top=top)
     if output is not None:
-        click.echo(f"recording saved as {output}", err=True)
+        click.echo(_one_line(f"recording saved as {output}"), err=True)
 
 
 def _console() -> Console:
@@ -117,8 +120,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line: the `bubblescope` program."""
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `bubblescope ... | head` ends quietly
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        cli.main(arguments, prog_name="bubblescope", standalone_mode=False)
+        if sys.stdout is None:
+            raise BubblescopeError("standard output is closed; nothing can be printed")
+        with cli.make_context("bubblescope", words) as context:
+            cli.invoke(context)
+        sys.stdout.flush()
+    except click.exceptions.Exit as ended:
+        sys.exit(ended.exit_code)
     except BubblescopeError as error:
         _fail(str(error))
     except click.UsageError as error:
@@ -127,6 +137,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _fail(f"{message[:1].lower()}{message[1:]}; see {where} --help")
     except click.ClickException as error:
         _fail(error.format_message())
+    except OSError as error:
+        # What could not be printed would be tried again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _fail(f"the report could not be printed: {error.strerror or error}")
     except (click.Abort, KeyboardInterrupt):
         click.echo("bubblescope: stopped", err=True)
         sys.exit(130)
@@ -134,6 +148,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _fail(message: str) -> None:
     """One line, whatever names from outside it holds; exit code 2."""
-    line = "".join(c if c.isprintable() else "?" for c in message)
-    click.echo(f"bubblescope: {line}", err=True)
+    click.echo(_one_line(f"bubblescope: {message}"), err=True)
     sys.exit(2)
+
+
+def _one_line(message: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in message)

@@ -120,6 +120,7 @@ def test_reads_findings_and_the_rest() -> None:
     assert report["host_gap"][0] == {
         "doing": "framework op",
         "name": "aten::copy_",
+        "under": "",
         "count": 84,
         "ns": 3_000_000,
         "ns_per_step": 750_000,

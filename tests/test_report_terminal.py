@@ -173,7 +173,7 @@ def test_host_gaps_have_exact_rows() -> None:
 def test_findings_are_numbered_and_joined_to_passes() -> None:
     said = section(text(decode(), {0: ["seq-len-sync"], 2: ["a", "b"]}), "Findings")
     assert said == [
-        "Findings  the dearest first",
+        "Findings  largest first",
         "  1  A read-back each step holds the host: 829 us a step (9.5 %)",
         "     The host waits for verify to finish before it can prepare the next draft. At",
         "     managers/overlap_utils.py:639 resolve.",
@@ -257,7 +257,7 @@ def test_hostile_names_are_printed_harmlessly() -> None:
 
 def test_python_frames_keep_the_end_of_their_path() -> None:
     frame = Filler(
-        "Python frame", "/usr/lib/python3/vllm/worker/model.py(12): run", 1, 5_078_000, 5
+        "Python frame", "/usr/lib/python3/vllm/worker/model.py(12): run", "", 1, 5_078_000, 5
     )
     said = text(replace(decode(), fillers=(frame,)))
     assert "  Python frame  worker/model.py(12): run  " in said
@@ -265,7 +265,7 @@ def test_python_frames_keep_the_end_of_their_path() -> None:
 
 def test_long_names_are_shortened_in_the_middle() -> None:
     name = "void at::native::" + "x" * 5_000 + "<float>"
-    said = text(replace(decode(), fillers=(Filler("other CUDA call", name, 1, 5, 5),)))
+    said = text(replace(decode(), fillers=(Filler("other CUDA call", name, "", 1, 5, 5),)))
     row = section(said, "What the host did")[2]
     assert "void at::native::xx" in row
     assert "…" in row

@@ -22,31 +22,35 @@ def find(timeline: Timeline, pieces: list[Pieces], steps: StepTable) -> tuple[Fi
     call, range_ = gaps.call, gaps.range
     if not len(doing):
         return ()
-    # One code for each (what, name): calls first, then ranges, then nothing.
-    code = np.full(len(doing), -1, np.int64)
-    code[call >= 0] = calls.codes[call[call >= 0]]
-    in_range = (call < 0) & (range_ >= 0)
-    code[in_range] = len(calls.values) + ranges.codes[range_[in_range]]
-    key = code * len(Doing) + doing
-    keys, group = np.unique(key, return_inverse=True)
+    # What owns each piece by name, and for calls the range that asked.
+    no_name = len(calls.values) + len(ranges.values)
+    name = np.full(len(doing), no_name, np.int64)
+    in_call, in_range = call >= 0, (call < 0) & (range_ >= 0)
+    name[in_call] = calls.codes[call[in_call]]
+    name[in_range] = len(calls.values) + ranges.codes[range_[in_range]]
+    under = np.full(len(doing), len(ranges.values), np.int64)
+    asked = in_call & (range_ >= 0)
+    under[asked] = ranges.codes[range_[asked]]
+    key = (name * (len(ranges.values) + 1) + under) * len(Doing) + doing
+    keys, first, group = np.unique(key, return_index=True, return_inverse=True)
     total = np.zeros(len(keys), np.int64)
     np.add.at(total, group, length)
-    calls_then_ranges = len(timeline.host_calls) + len(timeline.ranges) + 1
-    record = np.where(call >= 0, call, len(timeline.host_calls) + range_ + 1)
-    records = np.unique(group * calls_then_ranges + record) // calls_then_ranges
-    count = np.bincount(records, minlength=len(keys))
+    record = np.where(in_call, call, len(timeline.host_calls) + range_ + 1)
+    span = len(timeline.host_calls) + len(timeline.ranges) + 1
+    count = np.bincount(np.unique(group * span + record) // span, minlength=len(keys))
+    stretches = np.bincount(group, minlength=len(keys))
     per_step = _per_step(group, start, length, len(keys), steps)
-    names = [*calls.values, *ranges.values]
-    order = np.argsort(-total, kind="stable").tolist()
+    names, unders = [*calls.values, *ranges.values, ""], [*ranges.values, ""]
     return tuple(
         Filler(
-            doing=Doing(int(keys[i]) % len(Doing)).label,
-            name=names[int(keys[i]) // len(Doing)] if keys[i] >= 0 else "",
-            count=int(count[i]) if keys[i] >= 0 else int((group == i).sum()),
+            doing=Doing(int(doing[first[i]])).label,
+            name=names[name[first[i]]],
+            under=unders[under[first[i]]],
+            count=int((count if name[first[i]] < no_name else stretches)[i]),
             ns=int(total[i]),
             ns_per_step=per_step[i],
         )
-        for i in order
+        for i in np.argsort(-total, kind="stable").tolist()
     )
 
 

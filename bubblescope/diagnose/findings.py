@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from bubblescope.diagnose.launches import Launches
 from bubblescope.diagnose.model import (
     Bubbles,
+    Doing,
     Filler,
     Finding,
     Part,
@@ -108,6 +110,8 @@ def find(
             )
         )
 
+    found += _allocator(fillers, steps, share)
+
     def weight(f: Finding) -> tuple[bool, int, int]:
         per_step = f.exposed_idle_ns_per_step
         return not f.ranked, -(f.exposed_idle_ns if per_step is None else per_step), 0
@@ -136,8 +140,34 @@ def _of_read(read: ReadSite, share: float) -> Finding:
     )
 
 
+def _allocator(
+    fillers: tuple[Filler, ...], steps: StepTable, share: Callable[[int, int | None], float]
+) -> list[Finding]:
+    """The part of the host gaps that lies in allocator calls: a cause with a cure of its own."""
+    calls = [f for f in fillers if f.doing == Doing.ALLOCATOR.label]
+    if not calls:
+        return []
+    ns = sum(f.ns for f in calls)
+    per_step = sum(f.ns_per_step or 0 for f in calls) if steps.counted().any() else None
+    asking = ", ".join(dict.fromkeys(f.under for f in calls if f.under))
+    return [
+        Finding(
+            kind="allocator",
+            title=f"{', '.join(dict.fromkeys(f.name for f in calls))} hold the launching thread",
+            why=f"Part of the host gap{f', asked for by {asking}' if asking else ''}. Allocating "
+            "and freeing device memory in the step makes the host wait: reuse buffers, or let the "
+            "caching allocator keep them.",
+            exposed_idle_ns=ns,
+            exposed_idle_ns_per_step=per_step,
+            share=share(ns, per_step),
+            ranked=True,
+            call=calls[0].name,
+        )
+    ]
+
+
 def _most(fillers: tuple[Filler, ...]) -> str:
-    named = [f.name for f in fillers if f.name][:3]
+    named = list(dict.fromkeys(f.name for f in fillers if f.name))[:3]
     return f" Mostly in {', '.join(named)}." if named else ""
 
 

@@ -76,7 +76,7 @@ class HostActivity:
             [0, Doing.ALLOCATOR, Doing.CUDA_CALL, Doing.PROFILER],
             _where(self._doing, range_, Doing.NOT_RECORDED),
         )
-        # The record that owns a piece: the call where there is one, else the range.
+        # What owns a piece is the call where there is one; the range is then the op that asked.
         by_range = np.where(in_gap & ~in_call & (overhead >= 0), overhead, range_)
         return HostPieces(
             bubble=bubble[inside],
@@ -85,7 +85,7 @@ class HostActivity:
             part=part.astype(np.int8),
             doing=doing.astype(np.int8),
             call=np.where(in_gap | in_read, call, -1),
-            range=np.where(in_call & ~waits, -1, by_range),
+            range=by_range,
         )
 
     def _index(self, thread: int) -> tuple[Int, IntervalIndex, Int, IntervalIndex]:

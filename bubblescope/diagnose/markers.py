@@ -72,11 +72,11 @@ def _owner_of(timeline: Timeline, launches: Launches, rank: Int, process: Int) -
 
 
 def _named(timeline: Timeline, launches: Launches, name: str) -> Markers:
-    """Ranges whose name is `name`, or is `name` but for its numbers."""
+    """Ranges whose name is `name` where that repeats, else is `name` but for its numbers."""
     ranges = timeline.ranges
     wanted = generic(name)
     rows = np.flatnonzero(ranges.name.where(lambda n: n == name))
-    if not len(rows):
+    if len(rows) < 2:
         rows = np.flatnonzero(ranges.name.where(lambda n: generic(n) == wanted))
     owner = _owner_of(timeline, launches, ranges.rank[rows], ranges.process[rows])
     rows = rows[owner >= 0]

@@ -81,7 +81,8 @@ class Pieces:
     """The bubbles cut into parts: rows tile each bubble from its start to its end, in order.
 
     bubble: row of the device's Bubbles. part: a Part. doing: a Doing, for host gaps.
-    call, range: the row of `host_calls` or `ranges` that filled the piece, -1 where none did.
+    call, range: rows of `host_calls` and `ranges`, -1 where there is none: the call that filled the
+    piece and the range around it, or the range that filled it.
     """
 
     bubble: Int
@@ -191,10 +192,15 @@ class ReadSite:
 
 @dataclass(frozen=True, slots=True)
 class Filler:
-    """What filled the host gaps: one name, how often, and how much of them."""
+    """What filled the host gaps: one name, how many records of it, and how much of them.
+
+    under: for CUDA calls, the range that asked for them. Where nothing was recorded, count is the
+    number of stretches.
+    """
 
     doing: str
     name: str
+    under: str
     count: int
     ns: int
     ns_per_step: int | None

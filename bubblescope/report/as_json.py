@@ -95,6 +95,7 @@ class FillerJson(msgspec.Struct, frozen=True):
 
     doing: str
     name: str
+    under: str
     count: int
     ns: int
     ns_per_step: int | None
@@ -266,6 +267,7 @@ def _filler(filler: Filler) -> FillerJson:
     return FillerJson(
         doing=_text(filler.doing),
         name=_text(filler.name),
+        under=_text(filler.under),
         count=int(filler.count),
         ns=int(filler.ns),
         ns_per_step=_whole(filler.ns_per_step),

@@ -107,7 +107,7 @@ def host_gaps(diagnosis: Diagnosis, page: Page, top: int) -> None:
 def _filler(filler: Filler, per_step: bool, total: int) -> list[Text | str]:
     return [
         clean(filler.doing),
-        frame(clean(filler.name)),
+        frame(clean(filler.name)) + (f" in {clean(filler.under)}" if filler.under else ""),
         f"{filler.count:,}",
         us((filler.ns_per_step or 0) if per_step else filler.ns),
         us(filler.ns) if per_step else "",

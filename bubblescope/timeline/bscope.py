@@ -37,10 +37,15 @@ TABLES: dict[str, type[Table]] = {
 }
 
 
-class _Head(msgspec.Struct):
-    """meta.json: the file's version beside the Timeline's meta."""
+class _Version(msgspec.Struct):
+    """What every version of meta.json begins with."""
 
     bscope_version: int
+
+
+class _Head(_Version):
+    """meta.json: the file's version beside the Timeline's meta."""
+
     meta: Meta
 
 
@@ -95,12 +100,14 @@ def read(path: Path) -> Timeline:
     """The Timeline in a .bscope file."""
     try:
         with zipfile.ZipFile(path) as archive:
-            head = msgspec.json.decode(archive.read("meta.json"), type=_Head)
-            if head.bscope_version > VERSION:
+            text = archive.read("meta.json")
+            written = msgspec.json.decode(text, type=_Version).bscope_version
+            if written > VERSION:
                 raise BubblescopeError(
-                    f"{path}: written by a newer bubblescope (format {head.bscope_version}, "
+                    f"{path}: written by a newer bubblescope (format {written}, "
                     f"this one reads {VERSION}); upgrade bubblescope"
                 )
+            head = msgspec.json.decode(text, type=_Head)
             tables = {
                 name: kind.from_arrow(pq.read_table(io.BytesIO(archive.read(f"{name}.parquet"))))
                 for name, kind in TABLES.items()
