@@ -58,19 +58,19 @@ def find(ops: DeviceOps, launches: Launches, span: DeviceSpan) -> Gaps:
     gap_start, gap_end = busy_until[starts_dry - 1], start[starts_dry]
 
     # Several operations can end together at a bubble's start: they are the ones that reach the
-    # running maximum there, and stand together among all that do.
+    # running maximum there. The one that was launched last ran last.
     reaching = np.flatnonzero(end == busy_until)
-    begin, incomplete = launches.begin[rows][reaching], launches.incomplete[rows][reaching]
-    group, _ = runs(busy_until[reaching])
-    last_begin = np.maximum.reduceat(begin, group)
-    any_incomplete = np.logical_or.reduceat(incomplete, group)
-    where = np.searchsorted(busy_until[reaching][group], gap_start)
+    reaching = reaching[np.lexsort((launches.begin[rows][reaching], busy_until[reaching]))]
+    group, length = runs(busy_until[reaching])
+    last = reaching[group + length - 1]
+    last_begin, incomplete = launches.begin[rows][last], launches.incomplete[rows][last]
+    where = np.searchsorted(busy_until[last], gap_start)
     return Gaps(
         start=gap_start,
         end=gap_end,
         op=starts_dry + span.first,
         before_begin=last_begin[where],
-        before_incomplete=any_incomplete[where],
+        before_incomplete=incomplete[where],
         busy_start=np.concatenate([start[:1], gap_end]),
         busy_end=np.append(gap_start, busy_until[-1]),
     )

@@ -9,7 +9,7 @@ from bubblescope.diagnose.model import Clocks
 from bubblescope.diagnose.reads import Reads
 from bubblescope.timeline import Timeline
 
-CORRECTABLE_NS = 100_000
+CORRECTABLE_NS = 20_000
 """Clocks drift apart by microseconds; records further off are broken, not skewed."""
 
 

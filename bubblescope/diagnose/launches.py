@@ -180,9 +180,9 @@ def _incomplete(ops: DeviceOps, rows: Int, graph: Mask, op_owner: Int) -> Mask:
 def _shorter_forms(symbols: Int, first: Int, size: Int, by_node: Mask) -> Mask:
     """Replays without a graph id that are a shorter form of another replay.
 
-    A shorter form has the other's first or last operation, and no operation more often than it.
-    Where nodes have ids, that is proof. Where only names are known, small graphs of the same
-    kernels look alike: the whole form must also be the more frequent one.
+    A shorter form has no operation more often than the other. Where nodes have ids, that is proof.
+    Where only names are known, small graphs of the same kernels look alike: it must also begin or
+    end as the other does, and the other must be the more frequent one.
     """
     sequences: dict[bytes, list[int]] = {}
     for replay, (begin, length) in enumerate(zip(first.tolist(), size.tolist(), strict=True)):
@@ -196,9 +196,8 @@ def _shorter_forms(symbols: Int, first: Int, size: Int, by_node: Mask) -> Mask:
         for other, others in kinds[:64]:
             if len(other) <= len(sequence):
                 continue
-            if not by_node[replays[0]] and len(others) <= len(replays):
-                continue
-            if sequence[0] != other[0] and sequence[-1] != other[-1]:
+            same_end = sequence[0] == other[0] or sequence[-1] == other[-1]
+            if not by_node[replays[0]] and not (same_end and len(others) > len(replays)):
                 continue
             width = int(max(sequence.max(), other.max())) + 1
             fits = np.bincount(sequence, minlength=width) <= np.bincount(other, minlength=width)

@@ -95,15 +95,17 @@ def _common(names: Coded) -> str:
 def _of_ranges(timeline: Timeline, launches: Launches, rows: Int, name: str) -> Markers:
     ranges = timeline.ranges
     owner = _owner_of(timeline, launches, ranges.rank[rows], ranges.process[rows])
-    order = np.lexsort((ranges.start[rows], owner))
-    start, owner = ranges.start[rows][order], owner[order]
-    return Markers(name, owner, _count(owner), start, closed_end=True)
+    return _counted(name, owner, ranges.start[rows], closed_end=True)
 
 
-def _count(owner: Int) -> Int:
-    """0, 1, 2, ... within each owner; rows are ordered by owner."""
-    first = np.searchsorted(owner, owner, "left")
-    return np.arange(len(owner)) - first
+def _counted(name: str, owner: Int, start: Int, closed_end: bool) -> Markers:
+    """In order, one mark a time of each owner, numbered from 0 within each."""
+    order = np.lexsort((start, owner))
+    owner, start = owner[order], start[order]
+    first, _ = runs(owner, start)
+    owner, start = owner[first], start[first]
+    number = np.arange(len(owner)) - np.searchsorted(owner, owner, "left")
+    return Markers(name, owner, number, start, closed_end)
 
 
 def _recorded(timeline: Timeline, launches: Launches) -> Markers | None:
@@ -184,12 +186,10 @@ def _graph(timeline: Timeline, launches: Launches) -> Markers | None:
     if weight[top] < 0:
         return None
     chosen = launch[of_key == top]
-    order = np.lexsort((calls.start[chosen], launches.owner[chosen]))
-    owner = launches.owner[chosen][order]
     name = f"graph of {int(weight[top])} operations"
     if opaque[rows[first]][of_key == top].any():
         name = f"graph {int(keys[top])}"
-    return Markers(name, owner, _count(owner), calls.start[chosen][order], False)
+    return _counted(name, launches.owner[chosen], calls.start[chosen], closed_end=False)
 
 
 def _cycle(
@@ -216,9 +216,9 @@ def _cycle(
     before = np.zeros(span.stop - span.first, np.int64)
     before[gap.op - span.first] = gap.end - gap.start
     at = cycles.phase(length, before[rows - span.first])
-    begin = np.unique(launches.begin[rows[at::length]])
-    owner = np.full(len(begin), launches.op_owner[rows[0]])
-    return Markers(f"cycle of {length} operations", owner, np.arange(len(begin)), begin, False)
+    begins = rows[at::length]
+    name = f"cycle of {length} operations"
+    return _counted(name, launches.op_owner[begins], launches.begin[begins], closed_end=False)
 
 
 def _with_op(

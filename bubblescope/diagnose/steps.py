@@ -57,8 +57,12 @@ def bounds(
     if markers is None:
         return NO_BOUNDS
     rows = slice(span.first, span.stop)
-    marker = marker_of(markers, launches.op_owner[rows], launches.begin[rows])
-    marker[launches.of_op[rows] < 0] = -2
+    owner = launches.op_owner[rows]
+    marker = marker_of(markers, owner, launches.begin[rows])
+    # Where several processes share a device, its steps are those of the one that works most.
+    marked = owner[marker > -2]
+    main = np.argmax(np.bincount(marked)) if len(marked) else -1
+    marker[(launches.of_op[rows] < 0) | (owner != main)] = -2
     found, first, count = np.unique(marker, return_index=True, return_counts=True)
     found, first, count = (x[found > -2] for x in (found, first, count))
     if not len(found):
