@@ -97,7 +97,8 @@ class Records:
             self.calls_of.setdefault((c.rank, c.process, c.correlation), []).append(c)
         self.ops_of: dict[tuple[int, int, int], list[Row]] = {}
         for o in self.ops:
-            self.ops_of.setdefault((o.rank, o.process, o.correlation), []).append(o)
+            if o.correlation >= 0:
+                self.ops_of.setdefault((o.rank, o.process, o.correlation), []).append(o)
         for o in self.ops:
             o.launch = self.launch_of(o)
         self.lost = self.find_lost()
@@ -135,9 +136,9 @@ class Records:
         ]
 
     def inside_another(self, call: Row) -> bool:
-        """Whether it lies inside another call: a driver call that a runtime call made."""
+        """Whether it lies inside another launch: the driver's call that a runtime's made."""
         earlier = [c for c in self.calls if same_thread(c, call) and c.row < call.row]
-        return any(c.start <= call.start < c.end and call.end <= c.end for c in earlier)
+        return any(is_launch(c) and c.start <= call.start and call.end <= c.end for c in earlier)
 
     def find_incomplete(self) -> set[tuple[int, int, int]]:
         """Keys of the replays of which operations are missing."""

@@ -220,6 +220,14 @@ def test_a_driver_call_inside_a_launch_is_not_lost():
     assert parts(trace) == {"device gap": 110}
 
 
+def test_a_launch_inside_another_kind_of_call_is_lost():
+    # A copy's call is no launch whose second record this could be.
+    trace = TraceBuilder().launch("k0", at=0, dur=10, start=100, run=100)
+    trace.copy("DtoH", at=20, dur=30, start=200, run=20, memory="Pinned").lost(at=25, dur=5)
+    trace.launch("k1", at=60, dur=10, start=300, run=50)
+    assert parts(trace) == {"unknown": 80}
+
+
 def test_a_lost_copy_is_not_a_lost_kernel():
     # Not every copy makes an operation, so a missing one proves nothing.
     trace = TraceBuilder().launch("k0", at=0, dur=10, start=100, run=100)

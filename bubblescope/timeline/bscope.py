@@ -112,7 +112,13 @@ def read(path: Path) -> Timeline:
                 name: kind.from_arrow(pq.read_table(io.BytesIO(archive.read(f"{name}.parquet"))))
                 for name, kind in TABLES.items()
             }
-    except (zipfile.BadZipFile, KeyError, pa.ArrowException, ValueError) as error:
+    except (
+        zipfile.BadZipFile,
+        KeyError,
+        pa.ArrowException,
+        msgspec.MsgspecError,
+        ValueError,
+    ) as error:
         raise BubblescopeError(
             f"{path}: not a whole .bscope file ({error}); record or convert it again"
         ) from None
