@@ -212,20 +212,24 @@ class Oracle(Records):
         return pieces
 
     def part_late_starts(self) -> None:
-        """What was queued and yet started absurdly late did not idle: something is missing."""
-        gaps = [
-            p
-            for d in self.devices
-            for b in d.bubbles
-            for p in b.pieces
-            if p.part == Part.DEVICE_GAP
-        ]
-        lengths = sorted(p.end - p.start for p in gaps)
-        middles = lengths[(len(lengths) - 1) // 2] + lengths[len(lengths) // 2] if lengths else 0
-        for p in gaps:
-            length = p.end - p.start
-            if length > 100_000 and 2 * length > 50 * middles:
-                p.part = Part.UNKNOWN
+        """What was ready and yet started absurdly late did not idle: something is missing."""
+        for part in (Part.DEVICE_GAP, Part.LAUNCH_LATENCY):
+            found = [
+                p
+                for d in self.devices
+                for b in d.bubbles
+                for p in b.pieces
+                if p.part == part
+                and not (part == Part.LAUNCH_LATENCY and "GraphLaunch" in b.launch.name)
+            ]
+            lengths = sorted(p.end - p.start for p in found)
+            middles = (
+                lengths[(len(lengths) - 1) // 2] + lengths[len(lengths) // 2] if lengths else 0
+            )
+            for p in found:
+                length = p.end - p.start
+                if length > 100_000 and 2 * length > 50 * middles:
+                    p.part = Part.UNKNOWN
 
     # -- the price of reads --------------------------------------------------------------------
 
@@ -236,7 +240,8 @@ class Oracle(Records):
             # A read makes later launches late, not the one that it is itself.
             before = [r for r in mine if r.back <= launch.start]
             if before:
-                before[-1].idle_after += bubble.end - bubble.start
+                known = (p for p in bubble.pieces if p.part != Part.UNKNOWN)
+                before[-1].idle_after += sum(p.end - p.start for p in known)
             for p in bubble.pieces:
                 if p.part in HOST_LATE:
                     self.hold(before, p.start + self.shift, p.end + self.shift)

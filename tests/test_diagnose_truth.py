@@ -107,6 +107,37 @@ def test_launch_call_and_latency():
     assert parts(trace) == {"launch call": 30, "launch latency": 40}
 
 
+@pytest.mark.parametrize(
+    ("latency", "unknown"),
+    # Three launches reach an empty device 2,000 after their return, the fourth later: over 100 us
+    # and over 50 times the median, 2,000, it is held by something that was not recorded.
+    [(100_000, False), (100_001, True), (463_000_000, True)],
+)
+def test_launched_onto_an_empty_device_and_not_started(latency, unknown):
+    trace = TraceBuilder().launch("first", at=0, dur=10, start=1_000, run=1_000)
+    for k, wait in enumerate((2_000, 2_000, 2_000, latency), start=1):
+        at = 10_000 * k
+        trace.launch("k", at=at, dur=10, start=at + 10 + wait, run=1_000)
+    # Dry at 2,000 and 1,000 after each kernel's start: 8,000, then 10,000 - 10 - 2,000 - 1,000.
+    gaps = {"host gap": 8_000 + 3 * 6_990, "launch call": 4 * 10}
+    if unknown:
+        assert parts(trace) == gaps | {"launch latency": 6_000, "unknown": latency}
+    else:
+        assert parts(trace) == gaps | {"launch latency": 6_000 + latency}
+
+
+def test_a_graph_may_take_long_to_start():
+    # Its upload can: 463 ms from the return of its launch stay launch latency.
+    trace = TraceBuilder().launch("first", at=0, dur=10, start=1_000, run=1_000)
+    trace.launch("k", at=10_000, dur=10, start=12_010, run=1_000)
+    trace.graph(at=20_000, dur=10, nodes=[("a", 463_020_010, 10)])
+    assert parts(trace) == {
+        "host gap": 8_000 + 6_990,
+        "launch call": 20,
+        "launch latency": 2_000 + 463_000_000,
+    }
+
+
 def test_a_call_that_returns_as_the_device_runs_dry_was_in_time():
     trace = TraceBuilder().launch("a", at=0, dur=10, start=20, run=100)
     trace.launch("b", at=100, dur=20, start=190, run=10)

@@ -15,6 +15,7 @@ from bubblescope.diagnose import (
     doubts,
     fillers,
     findings,
+    held,
     launches,
     markers,
     parts,
@@ -42,11 +43,6 @@ from bubblescope.timeline import Timeline
 from bubblescope.timeline.intervals import Mask, covered_before
 from bubblescope.timeline.tables import Int
 from bubblescope.timeline.threads import Threads
-
-STARTED_LATE_NS = 100_000
-"""A queued operation that starts later than this, and than 50 usual device gaps, had a reason
-that was not recorded."""
-STARTED_LATE_GAPS = 50
 
 Progress = Callable[[str, float], None]
 
@@ -101,17 +97,15 @@ def diagnose(
         rules = parts.apply_rules(timeline, joined, span, gaps, early, clocks.shift)
         waits = parts.stream_waits(timeline, joined, work, gaps, rules.queued, span)
         devices.append(_Device(span, gaps, rules, waits))
-    late = _started_late(devices)
+    spans, all_gaps = [d.span for d in devices], [d.gaps for d in devices]
     activity = HostActivity(timeline, threads, reads)
     pieces = [
-        parts.cut(
-            d.rules, d.gaps, joined, threads.of_call, d.waits, unstarted, activity, clocks.shift
-        )
-        for d, unstarted in zip(devices, late, strict=True)
+        parts.cut(d.rules, d.gaps, joined, threads.of_call, d.waits, activity, clocks.shift)
+        for d in devices
     ]
+    held.mark(pieces, all_gaps, joined)
 
     report("finding steps", 0.6)
-    spans, all_gaps = [d.span for d in devices], [d.gaps for d in devices]
     marks = markers.find(timeline, joined, threads, spans, all_gaps, marker)
     where = [steps.bounds(timeline, marks, joined, d.span, d.gaps) for d in devices]
     tables = [
@@ -142,8 +136,8 @@ def diagnose(
             for n, (p, b) in enumerate(zip(kept, bubbles, strict=True))
         ],
         [
-            price.late_bubbles(d.rules, b, i, threads.of_call, joined.begin, n)
-            for n, (d, b, i) in enumerate(zip(devices, bubbles, inside, strict=True))
+            price.late_bubbles(d.rules, p, b, threads.of_call, joined.begin, n)
+            for n, (d, p, b) in enumerate(zip(devices, kept, bubbles, strict=True))
         ],
     )
     counted = _cut_steps(together, window)
@@ -187,17 +181,6 @@ def diagnose(
 def _times(timeline: Timeline, span: DeviceSpan) -> tuple[Int, Int]:
     rows = slice(span.first, span.stop)
     return timeline.device_ops.start[rows], timeline.device_ops.end[rows]
-
-
-def _started_late(devices: list[_Device]) -> list[Mask]:
-    """Queued bubbles too long to be a boundary between kernels."""
-    rests = [np.where(d.rules.queued, d.gaps.end - d.gaps.start - d.waits, 0) for d in devices]
-    everywhere = np.sort(np.concatenate([r[r > 0] for r in rests]))
-    if not len(everywhere):
-        return [np.zeros(len(r), np.bool_) for r in rests]
-    # Twice the median, so that it stays whole.
-    middle = int(everywhere[(len(everywhere) - 1) // 2]) + int(everywhere[len(everywhere) // 2])
-    return [(r > STARTED_LATE_NS) & (2 * r > STARTED_LATE_GAPS * middle) for r in rests]
 
 
 def _inside(

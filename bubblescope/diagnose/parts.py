@@ -126,15 +126,13 @@ def cut(
     launches: Launches,
     threads: Int,
     waits: Int,
-    started_late: Mask,
     activity: HostActivity,
     shift: int,
 ) -> Pieces:
     """The pieces of every bubble of a device, in time order.
 
-    waits: length of the stream wait of each queued bubble. started_late: queued bubbles whose
-    rest is too long for a device gap. shift: what brings device times to the host clock; pieces
-    come back in device time.
+    waits: length of the stream wait of each queued bubble. shift: what brings device times to the
+    host clock; pieces come back in device time.
     """
     made = _Maker()
     for mask, part in (
@@ -148,9 +146,7 @@ def cut(
     rows = np.flatnonzero(rules.queued)
     waited = gaps.start[rows] + waits[rows]
     made.add(rows, gaps.start[rows], waited, Part.STREAM_WAIT)
-    late = started_late[rows]
-    made.add(rows[~late], waited[~late], gaps.end[rows[~late]], Part.DEVICE_GAP)
-    made.add(rows[late], waited[late], gaps.end[rows[late]], Part.UNKNOWN)
+    made.add(rows, waited, gaps.end[rows], Part.DEVICE_GAP)
 
     rows = np.flatnonzero(rules.late)
     launch = launches.of_op[gaps.op[rows]]

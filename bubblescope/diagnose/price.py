@@ -75,19 +75,20 @@ def late_time(
 
 
 def late_bubbles(
-    rules: Rules,
-    bubbles: Bubbles,
-    inside: tuple[int, int],
-    threads: Int,
-    begin: Int,
-    device: int,
+    rules: Rules, pieces: Pieces, bubbles: Bubbles, threads: Int, begin: Int, device: int
 ) -> LateBubbles:
-    """The bubbles of a device, inside its window, for which the host was late."""
-    rows = np.flatnonzero(rules.late & (bubbles.start >= inside[0]) & (bubbles.end <= inside[1]))
+    """The bubbles of a device for which the host was late; of their length, what `pieces` hold.
+
+    pieces: those inside the window. What of them is unknown is not idle.
+    """
+    idle = np.zeros(len(bubbles.start), np.int64)
+    known = pieces.part != Part.UNKNOWN
+    np.add.at(idle, pieces.bubble[known], (pieces.end - pieces.start)[known])
+    rows = np.flatnonzero(rules.late & (idle > 0))
     return LateBubbles(
         threads[bubbles.launch[rows]],
         begin[bubbles.op[rows]],
-        (bubbles.end - bubbles.start)[rows],
+        idle[rows],
         np.full(len(rows), device),
     )
 
