@@ -282,7 +282,6 @@ IDS = st.sampled_from([0, 1, 2, 3, 4, 5, -1])
 CALLS = [
     *("cudaLaunchKernel", "cudaGraphLaunch", "cudaMemcpyAsync", "cudaStreamSynchronize") * 3,
     *("cuMemcpyDtoH_v2", "cudaEventQuery", "cudaMalloc", "cudaStreamWaitEvent"),
-    *("cudaStreamBeginCapture", "cudaStreamEndCapture"),
 ]
 SYNC_ROWS = ["", "stream", "event", "context", "stream wait"]
 OP_COLUMNS = ("rank", "process", "device", "stream", "start", "end", "correlation", "graph", "node")
