@@ -261,6 +261,7 @@ def steps(device: DeviceTruth, marks: list[tuple[int, int, int]]) -> list[tuple[
     """[start, end) of each step on `device`, from marks: (rank, process, host time) each.
 
     Where work ran before the first mark's, the first is a lead-in, cut by the recording's start.
+    None where it cannot be said: no work is any mark's, or that of a later mark began first.
     """
     firsts: dict[int, Row] = {}
     for o in device.ops:
@@ -272,10 +273,11 @@ def steps(device: DeviceTruth, marks: list[tuple[int, int, int]]) -> list[tuple[
         if here:
             firsts.setdefault(max(here)[1], o)
     begins = []
-    for o in firsts.values():
+    for _, o in sorted(firsts.items()):
         ended = [b.start for b in device.bubbles if b.op is o]
         begins.append(ended[0] if ended else o.start)
-    begins.sort()
+    if begins != sorted(begins):  # one stream overtook another: steps do not follow each other
+        return []
     if begins and begins[0] > device.start:
         begins.insert(0, device.start)
     return list(pairwise([*begins, device.end])) if begins else []

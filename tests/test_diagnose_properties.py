@@ -90,4 +90,4 @@ def test_steps_add_up_to_the_window(timeline: Timeline):
         expected = steps(true_device, marks)
         alone = len({o.process for o in true_device.ops}) == 1
         if expected and alone:  # what two processes' marks mean on one device is anyone's guess
-            assert bounds == expected
+            assert [(s, e) for s, e in bounds if s < e] == [(s, e) for s, e in expected if s < e]

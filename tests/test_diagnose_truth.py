@@ -204,6 +204,18 @@ def test_waiting_for_another_thread():
     assert doings(device) == {"Python frame": 500 + 500, "nothing recorded": 1_000}
 
 
+def test_a_read_on_the_thread_waited_for_is_named_and_not_charged():
+    # Thread 9 reads in [2500, 3900), while the launching thread waits; thread 8 did before it.
+    trace = late()
+    trace.range("python", "<built-in method acquire of _thread.lock object>", 2_000, 2_000)
+    trace.on(thread=9).range("op", "aten::item", 2_400, 1_600).sync(at=2_500, dur=1_400)
+    trace.on(thread=8).range("op", "aten::nonzero", 1_400, 600).sync(at=1_500, dur=500)
+    d = told(trace)
+    (finding,) = (f for f in d.findings if f.kind == "host wait")
+    assert finding.why.endswith("It may be for cudaStreamSynchronize in aten::item.")
+    assert [r.exposed_idle_ns for r in d.reads] == [0, 0]
+
+
 # -- what is not known --------------------------------------------------------------------------
 
 

@@ -21,8 +21,10 @@ from bubblescope.diagnose import (
     parts,
     price,
     readsites,
+    sites,
     steps,
     typical,
+    waits,
 )
 from bubblescope.diagnose import reads as find_reads
 from bubblescope.diagnose.bubbles import DeviceSpan, Gaps
@@ -95,8 +97,8 @@ def diagnose(
     for span in find_bubbles.devices(ops):
         gaps = find_bubbles.find(ops, joined, span)
         rules = parts.apply_rules(timeline, joined, span, gaps, early, clocks.shift)
-        waits = parts.stream_waits(timeline, joined, work, gaps, rules.queued, span)
-        devices.append(_Device(span, gaps, rules, waits))
+        stream_waits = parts.stream_waits(timeline, joined, work, gaps, rules.queued, span)
+        devices.append(_Device(span, gaps, rules, stream_waits))
     spans, all_gaps = [d.span for d in devices], [d.gaps for d in devices]
     activity = HostActivity(timeline, threads, reads)
     pieces = [
@@ -141,14 +143,15 @@ def diagnose(
         ],
     )
     counted = _cut_steps(together, window)
-    places = readsites.find(
-        timeline, joined, reads, threads, waited, prices, marks, together, window, len(devices)
+    places = sites.places(timeline, reads, threads)
+    read_sites = readsites.find(
+        places, joined, reads, waited, prices, marks, together, window, len(devices)
     )
 
     done: list[DeviceDiagnosis] = []
     for n, d in enumerate(devices):
         table = _cut_steps(tables[n], window)
-        done.append(_device(timeline, d, bubbles[n], kept[n], table, inside[n], places[n + 1]))
+        done.append(_device(timeline, d, bubbles[n], kept[n], table, inside[n], read_sites[n + 1]))
     window_ns = sum(x.window_ns for x in done)
     unknown = sum(x.unknown_ns for x in done) / window_ns if window_ns else 0.0
     filled = fillers.find(timeline, kept, counted)
@@ -159,7 +162,7 @@ def diagnose(
         marker=marks.name if marks is not None else "",
         devices=tuple(done),
         steps=counted,
-        reads=places[0],
+        reads=read_sites[0],
         fillers=filled,
         findings=findings.find(
             timeline,
@@ -167,9 +170,10 @@ def diagnose(
             list(zip(bubbles, kept, strict=True)),
             counted,
             window_ns,
-            places[0],
+            read_sites[0],
             filled,
             prices.of_part,
+            waits.possible_owners(kept, bubbles, reads, threads, places, clocks.shift),
         ),
         health=health,
         warnings=warnings,

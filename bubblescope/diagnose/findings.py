@@ -19,6 +19,7 @@ from bubblescope.diagnose.model import (
     StepTable,
     median_ns,
 )
+from bubblescope.diagnose.sites import Place
 from bubblescope.timeline import Timeline
 from bubblescope.timeline.tables import Int
 
@@ -70,10 +71,12 @@ def find(
     reads: tuple[ReadSite, ...],
     fillers: tuple[Filler, ...],
     charged: Int,
+    waited_for: tuple[Place, ...],
 ) -> tuple[Finding, ...]:
     """All findings: the ranked ones by idle, then those that only a node-level window shows.
 
     charged: how much of each part's time the reads are charged with, shape (len(Part),).
+    waited_for: reads on other threads during host waits.
     """
     lengths = median_ns(steps.length_ns[steps.counted()])
     # Top figures are sums over devices, so a step is as long as it is on all of them.
@@ -93,6 +96,8 @@ def find(
             nodes = _nodes(launches, timeline, call)
             title = f"{call} ({nodes}) runs while the device is dry"
         why = _WHY[part] + (_INFLATED if part == Part.LAUNCH_CALL and inflated else "")
+        if part == Part.HOST_WAIT and waited_for:
+            why += f" It may be for {', '.join(_place(p) for p in waited_for[:3])}."
         if part == Part.HOST_GAP:
             why += _most(fillers)
             if charged[part]:
@@ -119,15 +124,17 @@ def find(
     return tuple(sorted(found, key=weight))
 
 
-def _of_read(read: ReadSite, share: float) -> Finding:
-    where = ""
+def _place(read: ReadSite | Place) -> str:
+    """A read and where it is: "cudaStreamSynchronize at engine.py:12"."""
     if read.site is not None:
-        where = f" at {read.site.file}:{read.site.line}"
-    elif read.under:
-        where = f" in {read.under}"
+        return f"{read.name} at {read.site.file}:{read.site.line}"
+    return f"{read.name} in {read.under}" if read.under else read.name
+
+
+def _of_read(read: ReadSite, share: float) -> Finding:
     return Finding(
         kind="blocking read",
-        title=f"{read.name}{where} holds the host",
+        title=f"{_place(read)} holds the host",
         why="The host waits for the device here, and so launches what comes next too late. Keep "
         "the value on the device, read it a step later, or do without it.",
         exposed_idle_ns=read.exposed_idle_ns,

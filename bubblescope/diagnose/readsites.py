@@ -11,17 +11,14 @@ from bubblescope.diagnose.model import ReadSite, StepTable, median_ns
 from bubblescope.diagnose.price import Prices
 from bubblescope.diagnose.reads import Reads
 from bubblescope.diagnose.steps import marker_of
-from bubblescope.timeline import Timeline
 from bubblescope.timeline.intervals import Mask
 from bubblescope.timeline.tables import Int
-from bubblescope.timeline.threads import Threads
 
 
 def find(
-    timeline: Timeline,
+    places: list[sites.Place],
     launches: Launches,
     reads: Reads,
-    threads: Threads,
     waited: Mask,
     prices: Prices,
     markers: Markers | None,
@@ -36,7 +33,6 @@ def find(
         inside = number >= (0 if window[0] is None else window[0])
         if window[1] is not None:
             inside &= number < window[1]
-    places = sites.places(timeline, reads, threads)
     result: list[tuple[ReadSite, ...]] = []
     for device in (None, *range(devices)):
         exposed = prices.exposed.sum(1) if device is None else prices.exposed[:, device]

@@ -40,6 +40,10 @@ class Threads:
         """The rank that a thread belongs to."""
         return self._keys[thread][0]
 
+    def process(self, thread: int) -> tuple[int, int]:
+        """The (rank, process) that a thread belongs to."""
+        return self._keys[thread][:2]
+
     def calls(self, thread: int) -> slice:
         """Rows of `host_calls` of one thread."""
         return self._calls[thread]
