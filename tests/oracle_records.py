@@ -182,7 +182,8 @@ class Records:
             joined = set()
             for c in (c for c in calls if is_sync(c)):
                 before = copy_before.get(c.row)
-                done = max_known([self.sync_end(c), self.copy_op(before).end if before else None])
+                copied = before and self.waited_for_copy(c, self.copy_op(before))
+                done = max_known([self.sync_end(c), self.copy_op(before).end if copied else None])
                 members = [c]
                 if before and self.one_op(before, c):
                     joined.add(before.row)
@@ -222,6 +223,18 @@ class Records:
         if any(word in op.name for word in ("DtoD", "Device -> Device", "PtoP", "Peer")):
             return False
         return not ("Async" in call.name and "Pinned" in op.name)
+
+    def waited_for_copy(self, sync: Row, copy: Row) -> bool:
+        """By the stream, where it is known; else the copy must not end after the call returned.
+
+        By 20 us of skew it may, but not for an event, which can be an older one's.
+        """
+        stream, slack = -1, 20_000
+        if "Stream" in sync.name:
+            stream = sync.stream
+        if "Event" in sync.name:
+            stream, slack = sync.event_stream, 0
+        return stream == copy.stream if stream >= 0 else copy.end <= sync.end + slack
 
     def op_between(self, copy: Row, sync: Row) -> bool:
         return any(copy.start < r.start < sync.start for r in self.ops_around(copy))

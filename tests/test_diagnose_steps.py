@@ -74,3 +74,14 @@ def test_two_replays_launched_in_the_same_nanosecond():
     for device in diagnose(trace.timeline()).devices:
         table = device.steps
         assert (table.end[:-1] == table.start[1:]).all()
+
+
+def test_marks_of_a_process_whose_only_work_has_no_launch():
+    # Process 200 marks a "decode" too, but of its work only an orphan was recorded, before all
+    # else. The steps of process 100 stand: a lead-in from 5, then one from the bubble at 8.
+    trace = TraceBuilder().on(process=100)
+    trace.range("annotation", "decode", 0, 10).range("annotation", "decode", 50, 8)
+    trace.launch("k", at=0, dur=5, start=20, run=10)
+    trace.on(process=200).range("annotation", "decode", 0, 8).orphan("o", start=5, run=3)
+    table = diagnose(trace.timeline()).devices[0].steps
+    assert list(zip(table.start.tolist(), table.end.tolist(), strict=True)) == [(5, 8), (8, 30)]

@@ -6,11 +6,8 @@ import numpy as np
 
 from bubblescope.diagnose.launches import NEVER, Launches
 from bubblescope.diagnose.model import Clocks
-from bubblescope.diagnose.reads import Reads
+from bubblescope.diagnose.reads import SKEW_NS, Reads
 from bubblescope.timeline import Timeline
-
-CORRECTABLE_NS = 20_000
-"""Clocks drift apart by microseconds; records further off are broken, not skewed."""
 
 
 def compare(timeline: Timeline, launches: Launches, reads: Reads) -> Clocks:
@@ -35,7 +32,7 @@ def compare(timeline: Timeline, launches: Launches, reads: Reads) -> Clocks:
             shift = low
         elif high is not None and high < 0:
             shift = high
-    if abs(shift) > CORRECTABLE_NS:
+    if abs(shift) > SKEW_NS:
         shift = 0
     return Clocks(low, high, shift)
 

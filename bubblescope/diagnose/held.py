@@ -38,5 +38,5 @@ def mark(pieces: list[Pieces], gaps: list[Gaps], launches: Launches) -> None:
 def _rows(pieces: Pieces, gaps: Gaps, launches: Launches, part: Part) -> Int:
     is_part: Mask = pieces.part == part
     if part == Part.LAUNCH_LATENCY:
-        is_part &= ~launches.graph[gaps.op[pieces.bubble]]
+        is_part &= ~launches.by_graph[gaps.op[pieces.bubble]]
     return np.flatnonzero(is_part)

@@ -19,7 +19,8 @@ class Launches:
     """The joins between the two sides.
 
     of_op: row of `host_calls` that launched each operation, -1 where none is known.
-    begin, end: that call's times, NEVER where none is known. graph: a graph replay's operation.
+    begin, end: that call's times, NEVER where none is known. by_graph: launched by a graph launch;
+    graph: that, and one of the nodes, not a replay recorded whole.
     owner: a small id of each call's (rank, process); op_owner: of each operation's.
     lost: rows of launches that left no operation. incomplete: operations of replays of which
     records are missing.
@@ -28,6 +29,7 @@ class Launches:
     of_op: Int
     begin: Int
     end: Int
+    by_graph: Mask
     graph: Mask
     owner: Int
     op_owner: Int
@@ -42,13 +44,14 @@ def join(timeline: Timeline) -> Launches:
     rows = match_calls(calls, owner, op_owner, ops.correlation)
     known = rows >= 0
     is_graph = calls.name.where(api.is_graph_launch)
-    graph = np.zeros(len(ops), np.bool_)
-    graph[known] = is_graph[rows[known]]
-    graph &= ~ops.kind.where(lambda kind: kind == "graph")
+    by_graph = np.zeros(len(ops), np.bool_)
+    by_graph[known] = is_graph[rows[known]]
+    graph = by_graph & ~ops.kind.where(lambda kind: kind == "graph")
     return Launches(
         of_op=rows,
         begin=_at(calls.start, rows),
         end=_at(calls.end, rows),
+        by_graph=by_graph,
         graph=graph,
         owner=owner,
         op_owner=op_owner,

@@ -95,6 +95,7 @@ def _common(names: Coded) -> str:
 def _of_ranges(timeline: Timeline, launches: Launches, rows: Int, name: str) -> Markers:
     ranges = timeline.ranges
     owner = _owner_of(timeline, launches, ranges.rank[rows], ranges.process[rows])
+    rows, owner = rows[owner >= 0], owner[owner >= 0]
     return _counted(name, owner, ranges.start[rows], closed_end=True)
 
 

@@ -19,6 +19,8 @@ POLLS = 16
 after each of its pending events once."""
 NOT_READY = 600
 """cudaErrorNotReady, which hip shares."""
+SKEW_NS = 20_000
+"""Host and device clocks differ by less than this, unless records are broken."""
 WAITED_NS = 10_000
 """A read is taken to have waited if it lasted longer, where its work is not known."""
 
@@ -60,9 +62,9 @@ def find(timeline: Timeline, launches: Launches, work: QueuedWork, threads: Thre
     awaited = np.full(len(calls), NEVER, np.int64)
     awaited[blocks] = copy_end[blocks]
     awaited[sync] = _awaited(timeline, launches, work, sync)
-    # A copy right before a synchronise is work that it waited for.
     has_copy = copy >= 0
     ends = np.where(has_copy, copy_end[copy], NEVER)
+    ends[~_waited_for_copy(timeline, launches, sync, copy, ends)] = NEVER
     awaited[sync] = np.maximum(awaited[sync], ends)
 
     # A copy that blocked and the synchronise after it, under one op, are one read.
@@ -126,6 +128,30 @@ def _blocking_copies(timeline: Timeline, launches: Launches, is_copy: Mask) -> t
     waits = host_side & ~(pinned & asynchronous[launches.of_op[copies]])
     may_wait[launches.of_op[copies][waits]] = True
     return copy_end, is_copy & may_wait & (copy_end != NEVER) & (calls.end >= copy_end)
+
+
+def _waited_for_copy(
+    timeline: Timeline, launches: Launches, sync: Int, copy: Int, ends: Int
+) -> Mask:
+    """Which synchronises waited for the copy right before them, as far as can be told.
+
+    One whose stream is known waited for it if that is the copy's. Of the others, one that
+    returned before the copy's end cannot have: by more than skew, or, for an event, which may be
+    an older one, at all.
+    """
+    ops, calls = timeline.device_ops, timeline.host_calls
+    copied = np.flatnonzero(ops.kind.where(lambda k: k == "memcpy") & (launches.of_op >= 0))
+    copy_stream = np.full(len(calls), -1, np.int64)
+    copy_stream[launches.of_op[copied]] = ops.stream[copied]
+    by_event = calls.name.take(sync).where(lambda n: "Event" in n)
+    by_stream = calls.name.take(sync).where(lambda n: "Stream" in n)
+    stream = np.where(
+        by_event, calls.event_stream[sync], np.where(by_stream, calls.stream[sync], -1)
+    )
+    slack = np.where(by_event, 0, SKEW_NS)
+    return (copy >= 0) & np.where(
+        stream >= 0, stream == copy_stream[copy], ends - slack <= calls.end[sync]
+    )
 
 
 def _copy_right_before(

@@ -60,7 +60,7 @@ def bounds(
     owner = launches.op_owner[rows]
     marker = marker_of(markers, owner, launches.begin[rows])
     # Where several processes share a device, its steps are those of the one that works most.
-    marked = owner[marker > -2]
+    marked = owner[(marker > -2) & (owner >= 0)]
     main = np.argmax(np.bincount(marked)) if len(marked) else -1
     marker[(launches.of_op[rows] < 0) | (owner != main)] = -2
     found, first, count = np.unique(marker, return_index=True, return_counts=True)
