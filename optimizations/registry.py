@@ -1,39 +1,54 @@
-"""The passes that there are, and which findings each addresses."""
+"""The passes that there are, which findings each addresses, and how several are put on at once."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
+from bubblescope.errors import BubblescopeError
+from optimizations.passes import Addresses, PassEntry
+from optimizations.seq_len_sync import SeqLenSync
 
-@dataclass(frozen=True, slots=True)
-class Addresses:
-    """What a pass helps against: a kind of finding, and the CUDA calls that it concerns.
+__all__ = ["PASSES", "Addresses", "PassEntry", "applied", "get", "passes_for"]
 
-    kind: "blocking read" or a part's name. call: a pattern that the call's name must match.
-    """
-
-    kind: str
-    call: str = ""
-
-    def fits(self, kind: str, call: str) -> bool:
-        """Whether a finding of this kind, about this call, is addressed."""
-        return kind == self.kind and re.search(self.call, call) is not None
-
-
-@dataclass(frozen=True, slots=True)
-class PassEntry:
-    """One pass as the registry lists it: its name, one sentence, and what it addresses."""
-
-    name: str
-    summary: str
-    addresses: tuple[Addresses, ...]
-
-
-PASSES: list[PassEntry] = []
+PASSES: list[PassEntry] = [SeqLenSync()]
 """Every pass, in the order in which reports name them."""
 
 
 def passes_for(kind: str, call: str) -> tuple[str, ...]:
     """Names of the passes that address a finding."""
     return tuple(p.name for p in PASSES if any(a.fits(kind, call) for a in p.addresses))
+
+
+def get(name: str) -> PassEntry:
+    """The pass of that name.
+
+    Raises:
+        BubblescopeError: there is none.
+    """
+    for entry in PASSES:
+        if entry.name == name:
+            return entry
+    known = ", ".join(p.name for p in PASSES) or "none"
+    raise BubblescopeError(f"no pass {name!r}; there are: {known}")
+
+
+@contextmanager
+def applied(names: Sequence[str], target: Any) -> Iterator[None]:
+    """Put passes on a target until this exits; each once, in the order given.
+
+    Raises:
+        BubblescopeError: no such pass, or it cannot be put on this target.
+    """
+    chosen = [get(name) for name in dict.fromkeys(names)]
+    for entry in chosen:
+        if target.name not in entry.targets:
+            raise BubblescopeError(
+                f"pass {entry.name}: not made for target {target.name}, "
+                f"only for {', '.join(entry.targets) or 'none'}"
+            )
+    with ExitStack() as stack:
+        for entry in chosen:
+            stack.enter_context(entry.applied(target))
+        yield

@@ -1,0 +1,49 @@
+"""What a pass is: one fix, that can be switched on and off alone."""
+
+from __future__ import annotations
+
+import re
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """What a pass helps against: a kind of finding, and the CUDA calls that it concerns.
+
+    kind: "blocking read" or a part's name. call: a pattern that the call's name must match.
+    """
+
+    kind: str
+    call: str = ""
+
+    def fits(self, kind: str, call: str) -> bool:
+        """Whether a finding of this kind, about this call, is addressed."""
+        return kind == self.kind and re.search(self.call, call) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class PassEntry:
+    """One pass as the registry lists it.
+
+    name, summary: what it is called and, in one sentence, what it does. addresses: the findings
+    that it helps against. targets: names of the targets that it can be put on. needs: hardware and
+    other passes, in words or by name. keeps_bits: the same results, bit by bit; else it rounds.
+    gate: how its correctness is checked.
+    """
+
+    name: str
+    summary: str
+    addresses: tuple[Addresses, ...]
+    targets: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    keeps_bits: bool = True
+    gate: str = ""
+
+    def applied(self, target: Any) -> AbstractContextManager[None]:
+        """The pass is on until this exits, which leaves no trace, whatever else was on or off.
+
+        `target` is one of `targets`, started or not.
+        """
+        raise NotImplementedError(f"{self.name} says what it addresses, not how it is put on")
