@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import click
 
 from bubblescope import progress
-from bubblescope.cli.output import console, one_line
+from bubblescope.cli import options
+from bubblescope.cli import output as printed
 from bubblescope.errors import BubblescopeError
 
 _STEPS = re.compile(r"^(-?\d+)?:(-?\d+)?$")
@@ -32,10 +32,7 @@ def _steps(
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON (docs/json.md).")
-@click.option(
-    "--top", default=10, show_default=True, type=click.IntRange(1), help="Rows in each table."
-)
+@options.report
 @click.option(
     "--window",
     metavar="A:B",
@@ -45,14 +42,7 @@ def _steps(
 @click.option(
     "--marker", metavar="NAME", help="The range that begins each step (numbers in it left open)."
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE.bscope",
-    help="Also save the recording as .bscope, which opens much faster.",
-)
-@click.option("--force", is_flag=True, help="Replace FILE.bscope if it exists.")
+@options.saving
 def diagnose(
     file: Path,
     as_json: bool,
@@ -69,27 +59,16 @@ def diagnose(
     """
     from bubblescope.diagnose import diagnose as run
     from bubblescope.ingest import load
-    from bubblescope.report import as_json as json_report
-    from bubblescope.report import terminal
     from bubblescope.timeline import bscope
-    from optimizations import passes_for
 
-    if output is not None:
-        if output.suffix != ".bscope":
-            raise BubblescopeError(f"{output}: give the file the ending .bscope")
-        bscope.refuse_existing(output, force=force)
-        if output.exists() and file.exists() and output.samefile(file):
-            raise BubblescopeError(f"{output}: is the recording itself; name another file")
+    options.check_output(output, force=force)
+    if output is not None and output.exists() and file.exists() and output.samefile(file):
+        raise BubblescopeError(f"{output}: is the recording itself; name another file")
     with progress.bar() as show:
         timeline = load(file, progress=show)
         diagnosis = run(timeline, marker=marker, window=window, progress=show)
         if output is not None:
             show("writing", 0.0)
             bscope.write(timeline, output, force=force)
-    passes = {n: passes_for(f.kind, f.call) for n, f in enumerate(diagnosis.findings)}
-    if as_json:
-        sys.stdout.buffer.write(json_report.to_json(diagnosis, passes))
-    else:
-        terminal.render(diagnosis, passes, console(), top=top)
-    if output is not None:
-        click.echo(one_line(f"recording saved as {output}"), err=True)
+    printed.show(diagnosis, as_json=as_json, top=top)
+    printed.saved(output)
