@@ -12,15 +12,18 @@ from typing import Any
 class Addresses:
     """What a pass helps against: a kind of finding, and the CUDA calls that it concerns.
 
-    kind: "blocking read" or a part's name. call: a pattern that the call's name must match.
+    kind: "blocking read" or a part's name. call, file: patterns that the call's name and the source
+    file of its site must match, where they are given.
     """
 
     kind: str
     call: str = ""
+    file: str = ""
 
-    def fits(self, kind: str, call: str) -> bool:
-        """Whether a finding of this kind, about this call, is addressed."""
-        return kind == self.kind and re.search(self.call, call) is not None
+    def fits(self, kind: str, call: str, file: str = "") -> bool:
+        """Whether a finding of this kind, about this call in this file, is addressed."""
+        found = re.search(self.call, call) and re.search(self.file, file)
+        return kind == self.kind and found is not None
 
 
 @dataclass(frozen=True, slots=True)

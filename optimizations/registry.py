@@ -16,9 +16,9 @@ PASSES: list[PassEntry] = [SeqLenSync()]
 """Every pass, in the order in which reports name them."""
 
 
-def passes_for(kind: str, call: str) -> tuple[str, ...]:
-    """Names of the passes that address a finding."""
-    return tuple(p.name for p in PASSES if any(a.fits(kind, call) for a in p.addresses))
+def passes_for(kind: str, call: str, file: str = "") -> tuple[str, ...]:
+    """Names of the passes that address a finding; file: of its site, "" where not known."""
+    return tuple(p.name for p in PASSES if any(a.fits(kind, call, file) for a in p.addresses))
 
 
 def get(name: str) -> PassEntry:

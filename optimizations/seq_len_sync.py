@@ -19,7 +19,12 @@ class SeqLenSync(PassEntry):
 
     name: str = "seq-len-sync"
     summary: str = "Keeps the sequence length on the device: no blocking read before each step."
-    addresses: tuple[Addresses, ...] = (Addresses("blocking read", r"^cpuStreamSynchronize$"),)
+    addresses: tuple[Addresses, ...] = (
+        Addresses("blocking read", r"^cpuStreamSynchronize$"),
+        Addresses(
+            "blocking read", r"^cudaStreamSynchronize$", r"targets[/\\]ling[/\\]scheduler\.py$"
+        ),
+    )
     targets: tuple[str, ...] = ("ling",)
     gate: str = "256 greedy tokens equal with the pass on and off"
 

@@ -9,7 +9,7 @@ import click
 
 from bubblescope import progress
 from bubblescope.cli import options
-from bubblescope.cli import output as printed
+from bubblescope.cli.output import Output
 from bubblescope.errors import BubblescopeError
 
 _STEPS = re.compile(r"^(-?\d+)?:(-?\d+)?$")
@@ -32,7 +32,6 @@ def _steps(
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@options.report
 @click.option(
     "--window",
     metavar="A:B",
@@ -42,15 +41,12 @@ def _steps(
 @click.option(
     "--marker", metavar="NAME", help="The range that begins each step (numbers in it left open)."
 )
-@options.saving
+@options.output
 def diagnose(
     file: Path,
-    as_json: bool,
-    top: int,
     window: tuple[int | None, int | None] | None,
     marker: str | None,
-    output: Path | None,
-    force: bool,
+    output: Output,
 ) -> None:
     """Say where each step's time went and what to do about it.
 
@@ -59,16 +55,12 @@ def diagnose(
     """
     from bubblescope.diagnose import diagnose as run
     from bubblescope.ingest import load
-    from bubblescope.timeline import bscope
 
-    options.check_output(output, force=force)
-    if output is not None and output.exists() and file.exists() and output.samefile(file):
-        raise BubblescopeError(f"{output}: is the recording itself; name another file")
+    path = output.path
+    if path is not None and path.exists() and file.exists() and path.samefile(file):
+        raise BubblescopeError(f"{path}: is the recording itself; name another file")
     with progress.bar() as show:
         timeline = load(file, progress=show)
         diagnosis = run(timeline, marker=marker, window=window, progress=show)
-        if output is not None:
-            show("writing", 0.0)
-            bscope.write(timeline, output, force=force)
-    printed.show(diagnosis, as_json=as_json, top=top)
-    printed.saved(output)
+        output.save(timeline)
+    output.show(diagnosis)

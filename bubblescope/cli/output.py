@@ -1,38 +1,61 @@
-"""What all commands print with."""
+"""Where a command's result goes: the report to standard output, the recording to a file."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 from rich.console import Console
 
 from bubblescope.diagnose import Diagnosis
+from bubblescope.errors import BubblescopeError
+from bubblescope.timeline import Timeline, bscope
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What the options --json, --top, -o and --force ask for."""
+
+    as_json: bool
+    top: int
+    path: Path | None
+    force: bool
+
+    def check(self) -> None:
+        """Refuse what could not be saved before any work is done for it."""
+        if self.path is None:
+            return
+        if self.path.suffix != ".bscope":
+            raise BubblescopeError(f"{self.path}: give the file the ending .bscope")
+        bscope.refuse_existing(self.path, force=self.force)
+
+    def save(self, timeline: Timeline) -> None:
+        """Write the recording, where that was asked for."""
+        if self.path is not None:
+            bscope.write(timeline, self.path, force=self.force)
+
+    def show(self, diagnosis: Diagnosis) -> None:
+        """Print the report, each finding with the passes that address it."""
+        from bubblescope.report import as_json, terminal
+        from optimizations import passes_for
+
+        passes = {
+            n: passes_for(f.kind, f.call, f.site.file if f.site else "")
+            for n, f in enumerate(diagnosis.findings)
+        }
+        if self.as_json:
+            sys.stdout.buffer.write(as_json.to_json(diagnosis, passes))
+        else:
+            terminal.render(diagnosis, passes, console(), top=self.top)
+        if self.path is not None:
+            click.echo(one_line(f"recording saved as {self.path}"), err=True)
 
 
 def console() -> Console:
     """A terminal as wide as it is; 100 columns for a pipe or a file."""
     return Console() if sys.stdout.isatty() else Console(width=100)
-
-
-def show(diagnosis: Diagnosis, *, as_json: bool, top: int) -> None:
-    """Print the report of a diagnosis, each finding with the passes that address it."""
-    from bubblescope.report import as_json as json_report
-    from bubblescope.report import terminal
-    from optimizations import passes_for
-
-    passes = {n: passes_for(f.kind, f.call) for n, f in enumerate(diagnosis.findings)}
-    if as_json:
-        sys.stdout.buffer.write(json_report.to_json(diagnosis, passes))
-    else:
-        terminal.render(diagnosis, passes, console(), top=top)
-
-
-def saved(output: Path | None) -> None:
-    """Say where the recording went, on stderr."""
-    if output is not None:
-        click.echo(one_line(f"recording saved as {output}"), err=True)
 
 
 def one_line(message: str) -> str:

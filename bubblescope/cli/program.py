@@ -14,6 +14,7 @@ from bubblescope.cli.diagnose import diagnose
 from bubblescope.cli.doctor import doctor
 from bubblescope.cli.output import one_line
 from bubblescope.cli.passes import passes
+from bubblescope.cli.trace import trace
 from bubblescope.errors import BubblescopeError
 
 
@@ -29,7 +30,7 @@ def cli(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (diagnose, doctor, passes):
+for command in (trace, diagnose, doctor, passes):
     cli.add_command(command)
 
 

@@ -127,6 +127,7 @@ def diagnose(
     ]
 
     report("pricing reads", 0.8)
+    counted = _cut_steps(together, window)
     inside = [_inside(d, t, window) for d, t in zip(devices, tables, strict=True)]
     kept = [_within(p, b, i) for p, b, i in zip(pieces, bubbles, inside, strict=True)]
     waited = reads.waited(clocks.shift)
@@ -142,10 +143,9 @@ def diagnose(
             for n, (d, p, b) in enumerate(zip(devices, kept, bubbles, strict=True))
         ],
     )
-    counted = _cut_steps(together, window)
     places = sites.places(timeline, reads, threads)
     read_sites = readsites.find(
-        places, joined, reads, waited, prices, marks, together, window, len(devices)
+        places, joined, reads, waited, prices, marks, counted, window, len(devices)
     )
 
     done: list[DeviceDiagnosis] = []

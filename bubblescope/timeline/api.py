@@ -1,23 +1,27 @@
-"""What CUDA and HIP call names mean. What blocks is decided by evidence, not here."""
+"""What CUDA and HIP call names mean. What blocks is decided by evidence, not here.
+
+Calls to the CPU stream thread of targets/ling have the prefix "cpu": cpuGraphLaunch.
+"""
 
 from __future__ import annotations
 
 import re
 
 _SUFFIX = re.compile(r"(_v\d+|_ptsz|_ptds)+$")
-_KERNEL_LAUNCH = re.compile(r"^(cuda|cu|hip)\w*Launch(Cooperative|Extended)?Kernel")
-_GRAPH_LAUNCH = re.compile(r"^(cuda|cu|hip)GraphLaunch$")
+_KERNEL_LAUNCH = re.compile(r"^(cuda|cu|hip|cpu)\w*Launch(Cooperative|Extended)?Kernel")
+_GRAPH_LAUNCH = re.compile(r"^(cuda|cu|hip|cpu)GraphLaunch$")
 _SYNC = re.compile(
-    r"^(cuda(Stream|Device|Thread|Event)|cu(Stream|Ctx|Event)|hip(Stream|Device|Event))Synchronize$"
+    r"^(cuda(Stream|Device|Thread|Event)|cu(Stream|Ctx|Event)|(hip|cpu)(Stream|Device|Event))"
+    r"Synchronize$"
 )
-_QUERY = re.compile(r"^(cuda|cu|hip)(Stream|Event)Query$")
-_COPY = re.compile(r"^(cuda|cu|hip)Memcpy")
+_QUERY = re.compile(r"^(cuda|cu|hip|cpu)(Stream|Event)Query$")
+_COPY = re.compile(r"^(cuda|cu|hip|cpu)Memcpy")
 _ALLOCATOR = re.compile(
-    r"^(cuda|cu|hip)(Ext)?(Malloc|Free|HostAlloc|HostMalloc|HostFree|HostRegister|HostUnregister"
+    r"^(cuda|cu|hip|cpu)(Ext)?(Malloc|Free|HostAlloc|HostMalloc|HostFree|HostRegister|HostUnregister"
     r"|Mem(Alloc|Free|HostAlloc|Create|Map|Unmap|Release|AddressReserve|AddressFree|SetAccess|Pool))"
 )
-_EVENT_RECORD = re.compile(r"^(cuda|cu|hip)EventRecord")
-_STREAM_WAIT = re.compile(r"^(cuda|cu|hip)StreamWaitEvent$")
+_EVENT_RECORD = re.compile(r"^(cuda|cu|hip|cpu)EventRecord")
+_STREAM_WAIT = re.compile(r"^(cuda|cu|hip|cpu)StreamWaitEvent$")
 
 
 def plain(name: str) -> str:

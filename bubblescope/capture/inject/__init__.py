@@ -1,0 +1,1 @@
+"""What a traced program's Pythons load at their start; the folder goes on their PYTHONPATH."""

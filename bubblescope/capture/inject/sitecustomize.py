@@ -1,0 +1,68 @@
+"""Loaded by every Python below `bubblescope trace`: records from its first CUDA library on.
+
+Nothing but os and sys is touched before a module that can use CUDA is imported: most Pythons of a
+program are helpers. A sitecustomize that the program has itself still runs.
+"""
+
+# ruff: noqa: PTH100, PTH118, PTH120, PTH123
+# Importing pathlib would take longer than all that is done here.
+from __future__ import annotations
+
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_CUDA_MODULES = frozenset(
+    ("torch", "cupy", "jax", "jaxlib", "numba", "triton", "tensorflow", "cuda", "pycuda", "warp")
+)
+
+
+class _Watch:
+    """A finder that finds nothing: it only sees which modules are asked for."""
+
+    def __init__(self, plan: str) -> None:
+        self.plan = plan
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        """Begin to record when the first module that can use CUDA is asked for."""
+        if name in _CUDA_MODULES and self in sys.meta_path:
+            sys.meta_path.remove(self)
+            _begin(self.plan)
+
+
+def _begin(text: str) -> None:
+    import json
+
+    plan = json.loads(text)
+    try:
+        try:
+            import bubblescope  # noqa: F401
+        except ModuleNotFoundError:
+            sys.path.append(plan["root"])
+        from bubblescope.capture.child import begin
+    except ImportError as error:
+        problem = f"{sys.executable} cannot record ({error}); install 'bubblescope[gpu]' for it"
+        path = os.path.join(plan["folder"], f"{os.getpid()}.json")
+        with open(path, "w", encoding="utf-8") as out:
+            json.dump({"process": os.getpid(), "problem": problem}, out)
+        return
+    begin(plan)
+
+
+def _run_own() -> None:
+    """Run the sitecustomize that would have run without this one."""
+    from importlib.machinery import PathFinder
+    from importlib.util import module_from_spec
+
+    others = [p for p in sys.path if os.path.abspath(p or ".") != _HERE]
+    spec = PathFinder.find_spec("sitecustomize", others)
+    if spec is None or spec.loader is None:
+        return
+    module = module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+if _plan := os.environ.get("BUBBLESCOPE_CHILD"):
+    sys.meta_path.insert(0, _Watch(_plan))
+    _run_own()

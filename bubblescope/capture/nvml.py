@@ -1,0 +1,62 @@
+"""The state of the GPUs at a moment, from NVML: clocks, throttling, other processes."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any
+
+_REASONS = {
+    0x4: "software power cap",
+    0x8: "hardware slowdown",
+    0x20: "software thermal",
+    0x40: "hardware thermal",
+    0x80: "power brake",
+}
+
+
+def state(uuids: dict[int, str]) -> dict[str, str]:
+    """Words for `Meta.about` on the devices of this process; empty where NVML is not there.
+
+    Args:
+        uuids: UUID of each device by its index, as in "GPU-0a1b...".
+    """
+    if not uuids:
+        return {}
+    try:
+        pynvml: Any = importlib.import_module("pynvml")
+    except ImportError:
+        return {}
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return {}
+    try:
+        devices = {i: pynvml.nvmlDeviceGetHandleByUUID(uuid) for i, uuid in uuids.items()}
+        facts = {i: _facts(pynvml, handle) for i, handle in devices.items()}
+        driver = str(pynvml.nvmlSystemGetDriverVersion())
+    except pynvml.NVMLError:
+        return {}
+    finally:
+        pynvml.nvmlShutdown()
+    joined: dict[str, str] = {"driver": driver}
+    for key in ("gpu clocks", "gpu throttled", "gpu other processes"):
+        words = [f"{i}: {f[key]}" if len(facts) > 1 else f[key] for i, f in facts.items()]
+        joined[key] = ", ".join(words)
+    return joined
+
+
+def _facts(pynvml: Any, handle: Any) -> dict[str, str]:
+    sm = pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)
+    most = pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM)
+    memory = pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM)
+    reasons = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+    throttled = [word for bit, word in _REASONS.items() if reasons & bit]
+    others = [
+        p.pid for p in pynvml.nvmlDeviceGetComputeRunningProcesses(handle) if p.pid != os.getpid()
+    ]
+    return {
+        "gpu clocks": f"SM {sm} of {most} MHz, memory {memory} MHz",
+        "gpu throttled": " and ".join(throttled) or "no",
+        "gpu other processes": str(len(others)),
+    }

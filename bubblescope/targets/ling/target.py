@@ -1,0 +1,133 @@
+"""The target `ling`: the embedded loop, on a CUDA device or on the CPU stream thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+
+from bubblescope.capture.backend import Backend
+from bubblescope.capture.stream_thread import StreamThreadBackend
+from bubblescope.errors import BubblescopeError
+from bubblescope.targets.ling import accept
+from bubblescope.targets.ling.config import Config
+from bubblescope.targets.ling.cuda import Cuda
+from bubblescope.targets.ling.loop import Loop
+from bubblescope.targets.ling.moe import Moe
+from bubblescope.targets.ling.scheduler import Scheduler
+from bubblescope.targets.ling.stream_thread import StreamThread
+from bubblescope.targets.ling.weights import Weights
+from bubblescope.targets.target import Switch
+
+
+class Ling:
+    """The embedded loop.
+
+    Args:
+        device: "cuda" or "cpu"; where None, CUDA if torch has it.
+        config: the model's shapes; where None, tiny on the CPU and a TP4 rank's on CUDA (63 GB).
+        seed: of weights and acceptance.
+        accept_length: mean tokens a step, by simulated acceptance; where None, 2.5 with 3 drafts
+            and 3.25 with 5; 0: the drafts must be right.
+    """
+
+    name = "ling"
+
+    def __init__(
+        self,
+        device: Literal["cuda", "cpu"] | None = None,
+        config: Config | None = None,
+        seed: int = 0,
+        accept_length: float | None = None,
+    ) -> None:
+        self._cuda = torch.cuda.is_available() if device is None else device == "cuda"
+        self.config = config or (Config.tp4_rank() if self._cuda else Config.tiny())
+        if accept_length is None:
+            accept_length = 3.25 if self.config.drafts > 3 else 2.5
+        self._seed, self._accept_length = seed, accept_length
+        self.length_stays_on_device = Switch()
+        self._device: StreamThread | Cuda | None = None
+        self._scheduler: Scheduler | None = None
+        self._loop: Loop | None = None
+        self.tokens: list[int] = []
+
+    def about(self) -> dict[str, str]:
+        """What a report must say of it."""
+        c = self.config
+        kda = sum(not c.is_mla(n) for n in range(c.layers))
+        said = {
+            "model": f"{c.name}: {kda} KDA and {c.layers - kda} MLA layers, {c.experts} experts, "
+            f"MTP with {c.drafts} drafts",
+            "shard": c.shard,
+            "weights": f"random, seed {self._seed}, {'bf16' if self._cuda else 'fp32'}",
+            "acceptance": "the model's own, greedy"
+            if not self._accept_length
+            else f"simulated acceptance, {self._accept_length:g} tokens a step in the mean, "
+            f"seed {self._seed}",
+        }
+        if not self._cuda:
+            said["device"] = StreamThread.name
+        if self._loop is not None:
+            routed = [x.feed for x in self._loop.model.layers if isinstance(x.feed, Moe)]
+            seen = [len(m.chosen.unique()) for m in routed if m.chosen is not None]
+            distinct = sum(seen) / max(len(seen), 1)
+            said["routing"] = f"{distinct:.1f} distinct experts a layer in the last step's verify"
+        return said
+
+    def start(self) -> None:
+        """Make the weights, start the device and capture each stage as a graph."""
+        if self._device is not None:
+            raise BubblescopeError("target ling: runs already; stop it before starting it again")
+        c = self.config
+        schedule, at = None, "cuda" if self._cuda else "cpu"
+        if self._accept_length:
+            schedule = accept.schedule(self._accept_length, c.drafts, self._seed, at)
+        device = Cuda() if self._cuda else StreamThread()
+        try:
+            dtype = torch.bfloat16 if self._cuda else torch.float32
+            weights = Weights(self._seed, device.torch_device, dtype)
+            loop = Loop(c, weights, schedule)
+            scheduler = Scheduler(device, loop, self.length_stays_on_device)
+        except BaseException:
+            device.close()
+            raise
+        self._device, self._loop, self._scheduler = device, loop, scheduler
+        self.tokens = scheduler.tokens
+
+    def step(self) -> None:
+        """One decode step: it is launched, and the one before it is done when this returns."""
+        if self._scheduler is None:
+            raise BubblescopeError("target ling: is not started")
+        self._scheduler.step()
+
+    def finish(self) -> None:
+        """Wait for all steps; `tokens` then holds all that they gave."""
+        if self._scheduler is not None:
+            self._scheduler.finish()
+
+    def stop(self) -> None:
+        """Finish and give everything back; `tokens` stays."""
+        if self._device is not None:
+            device = self._device
+            try:
+                self.finish()
+            finally:
+                self._device = self._loop = self._scheduler = None
+                device.close()
+
+    def backends(self) -> Sequence[Backend]:
+        """On the CPU, the device's own records; on CUDA, CUPTI at graph and node level.
+
+        One that has `prepare` sees only graphs captured after that: call it before `start`.
+        """
+        if not self._cuda:
+            return [StreamThreadBackend(self._stream_thread)]
+        from bubblescope.capture.cupti.backend import CuptiBackend
+
+        return [CuptiBackend("graph"), CuptiBackend("node")]
+
+    def _stream_thread(self) -> StreamThread:
+        if not isinstance(self._device, StreamThread):
+            raise BubblescopeError("target ling: is not started, so there is nothing to record")
+        return self._device

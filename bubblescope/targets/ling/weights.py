@@ -1,0 +1,49 @@
+"""Seeded random weights, and the few functions that all layers share."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class Weights:
+    """Makes tensors in a fixed order, so that a seed says what they are."""
+
+    def __init__(self, seed: int, device: str, dtype: torch.dtype) -> None:
+        self.device, self.dtype = device, dtype
+        self._generator = torch.Generator(device=device).manual_seed(seed)
+
+    def normal(self, *shape: int, std: float, dtype: torch.dtype | None = None) -> Tensor:
+        """Normally distributed around 0."""
+        made = torch.empty(shape, device=self.device, dtype=dtype or self.dtype)
+        return made.normal_(std=std, generator=self._generator)
+
+    def linear(self, outputs: int, inputs: int, *before: int) -> Tensor:
+        """A projection that keeps the size of its input's entries; shape (*before, out, in)."""
+        return self.normal(*before, outputs, inputs, std=inputs**-0.5)
+
+    def near_one(self, *shape: int) -> Tensor:
+        """Weights of a norm."""
+        return 1 + self.normal(*shape, std=0.1)
+
+    def zeros(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+        """A buffer."""
+        return torch.zeros(shape, device=self.device, dtype=dtype or self.dtype)
+
+    def integers(self, *shape: int) -> Tensor:
+        """An int64 buffer of zeros."""
+        return torch.zeros(shape, device=self.device, dtype=torch.int64)
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """Over the last dimension."""
+    return torch.rms_norm(x, (x.shape[-1],), weight, eps)
+
+
+def swiglu(both: Tensor, limit: float) -> Tensor:
+    """silu(gate) * up of (..., 2 * width); a limit clamps both sides, 0 is none."""
+    gate, up = both.chunk(2, -1)
+    gate = torch.nn.functional.silu(gate)
+    if limit:
+        gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
+    return gate * up

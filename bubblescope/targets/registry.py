@@ -1,0 +1,38 @@
+"""The targets that there are, by name."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, cast
+
+from bubblescope.errors import BubblescopeError
+from bubblescope.targets.target import Target
+
+_TARGETS = {"ling": ("bubblescope.targets.ling.target", "Ling")}
+"""Module and class of each; the module is imported only when its target is asked for."""
+
+
+def names() -> tuple[str, ...]:
+    """Names of the targets."""
+    return tuple(_TARGETS)
+
+
+def get(name: str, **options: Any) -> Target:
+    """A target that is not started yet; `options` are those of its class.
+
+    Raises:
+        BubblescopeError: no such target, or what it needs is not installed.
+    """
+    if name not in _TARGETS:
+        raise BubblescopeError(f"no target {name!r}; there are: {', '.join(names())}")
+    module, made = _TARGETS[name]
+    try:
+        found = getattr(import_module(module), made)
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.startswith("bubblescope"):
+            raise
+        raise BubblescopeError(
+            f"target {name}: needs {error.name}, which is not installed; "
+            f"pip install 'bubblescope[{name}]'"
+        ) from None
+    return cast(Target, found(**options))

@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bubblescope.capture import command
+from bubblescope.capture.join import join
+from bubblescope.errors import BubblescopeError
+from bubblescope.timeline import Health
+from tests.synthetic import TraceBuilder
+
+ROOT = Path(__file__).parents[1]
+RECORDS = """
+import os, signal, sys, time
+from bubblescope.capture.child import Recorder
+from tests.capture_fakes import FakeBackend
+backend = FakeBackend()
+recorder = Recorder({"folder": sys.argv[1], "level": "node", "limit": 1, "sites": True}, backend)
+recorder.begin()
+for _ in range(10):
+    backend.work()
+print("worked", flush=True)
+"""
+
+
+def plan(folder: Path) -> dict[str, object]:
+    return {
+        "folder": str(folder),
+        "root": str(ROOT),
+        "level": "graph",
+        "limit": 1000,
+        "sites": True,
+        "cupti": None,
+    }
+
+
+def python(code: str, *arguments: str, env: dict[str, str] | None = None, code_only: bool = False):
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=ROOT,
+        env=env,
+    )
+
+
+# -- the program that is run -------------------------------------------------------------------
+
+
+def test_python_is_put_before_a_script_and_a_module():
+    assert command.program(["-m", "json.tool"]) == [sys.executable, "-m", "json.tool"]
+    assert command.program(["no/such/serve.py", "-x"]) == [sys.executable, "no/such/serve.py", "-x"]
+    assert command.program([sys.executable, "a.py"]) == [sys.executable, "a.py"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"), [([], "nothing to run"), (["no-such-program"], "no such program")]
+)
+def test_a_program_that_is_not_there_is_refused(words, says):
+    with pytest.raises(BubblescopeError, match=says):
+        command.program(words)
+
+
+def test_exit_codes_and_output_are_the_program_s_own(tmp_path, capfd):
+    env = command.environment(plan(tmp_path))
+    assert command.run([sys.executable, "-c", "print('mine'); raise SystemExit(7)"], env) == 7
+    assert capfd.readouterr().out == "mine\n"
+    kill = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    assert command.run([sys.executable, "-c", kill], env) == -signal.SIGKILL
+
+
+def test_a_signal_goes_to_the_program_and_what_it_does_counts(tmp_path):
+    code = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *a: sys.exit(5))\n"
+        "print('up', flush=True)\n"
+        "time.sleep(30)\n"
+    )
+    parent = (
+        "import sys; from bubblescope.capture import command;"
+        "sys.exit(command.run([sys.executable, '-c', sys.argv[1]], None))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", parent, code], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "up\n"
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(30) == 5
+
+
+@pytest.mark.parametrize(
+    ("code", "recorded", "says"),
+    [
+        (0, True, []),
+        (3, True, ["the program ended with exit code 3; what it did until then was recorded"]),
+        (-11, False, ["the program was ended by SIGSEGV, and no recording was written"]),
+    ],
+)
+def test_how_the_program_ended_is_one_line(code, recorded, says):
+    assert command.ending(code, recorded) == says
+
+
+def test_without_cupti_nothing_is_run(tmp_path, monkeypatch):
+    from bubblescope.capture.cupti import library
+
+    monkeypatch.setattr(library, "find", lambda: None)
+    ran = tmp_path / "ran"
+    with pytest.raises(BubblescopeError, match="nothing was run: CUPTI"):
+        command.trace([sys.executable, "-c", f"open({str(ran)!r}, 'w')"])
+    assert not ran.exists()
+
+
+# -- what is injected --------------------------------------------------------------------------
+
+
+def test_pythons_without_cuda_are_left_alone_and_their_own_sitecustomize_runs(tmp_path):
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("import builtins; builtins.mine = 'ran'\n")
+    env = command.environment(plan(tmp_path)) | {
+        "PYTHONPATH": os.pathsep.join([str(command.INJECT), str(own)])
+    }
+    code = (
+        "import sys, sitecustomize; print(mine, sitecustomize.__file__);"
+        "print([m for m in sys.modules if m.startswith(('bubblescope', 'numpy', 'json'))])"
+    )
+    done = python(code, env=env)
+    assert done.stdout.splitlines() == [f"ran {own / 'sitecustomize.py'}", "[]"], done.stderr
+
+
+def test_the_environment_keeps_the_program_s_own_path(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "/mine")
+    env = command.environment(plan(tmp_path))
+    assert env["PYTHONPATH"] == f"{command.INJECT}{os.pathsep}/mine"
+    assert json.loads(env["BUBBLESCOPE_CHILD"])["level"] == "graph"
+
+
+def test_a_python_that_cannot_record_runs_on_and_says_why(tmp_path):
+    (tmp_path / "fake").mkdir()
+    (tmp_path / "fake" / "cupy.py").write_text("value = 3\n")
+    folder = tmp_path / "out"
+    folder.mkdir()
+    env = command.environment(plan(folder))
+    env["PYTHONPATH"] += os.pathsep + str(tmp_path / "fake")
+    done = python("import cupy; print(cupy.value)", env=env)
+    assert (done.stdout, done.stderr, done.returncode) == ("3\n", "", 0)
+    timelines, problems = command.collect(folder)
+    assert timelines == []
+    (problem,) = problems
+    assert "CUPTI" in problem or "cupti" in problem
+    assert "\n" not in problem
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [
+        ("", 0),
+        ("sys.exit(3)", 3),
+        ("1 / 0", 1),
+        ("signal.raise_signal(signal.SIGINT)", -signal.SIGINT),
+        ("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM),
+        ("recorder._enough.set(); time.sleep(2); os.kill(os.getpid(), signal.SIGKILL)", -9),
+    ],
+)
+def test_a_recording_is_written_however_the_process_ends(tmp_path, ending, code):
+    done = python(RECORDS + ending, str(tmp_path))
+    assert done.returncode == code, done.stderr
+    assert done.stdout == "worked\n"
+    (timeline,), problems = command.collect(tmp_path)
+    assert problems == []
+    assert len(timeline.device_ops) == 10
+    assert timeline.meta.capture == "fake"
+
+
+def test_a_forked_child_writes_nothing(tmp_path):
+    done = python(RECORDS + "os.fork() or sys.exit(0)\ntime.sleep(.5)\n", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert len(list(tmp_path.glob("*.bscope"))) == 1
+
+
+# -- what comes of it --------------------------------------------------------------------------
+
+
+def recording(process: int, steps: int = 30, uuid: str = "GPU-a", frame: int = -1):
+    trace = TraceBuilder()
+    trace.process = trace.thread = process
+    for k in range(steps):
+        t = 100_000 * k
+        trace.launch("one", at=t, dur=5_000, start=t + 6_000, run=30_000)
+        trace.launch("two", at=t + 6_000, dur=5_000, start=t + 36_000, run=30_000)
+        trace.sync(at=t + 12_000, dur=60_000)
+    made = trace.timeline()
+    meta = type(made.meta)(
+        **{
+            **{f: getattr(made.meta, f) for f in made.meta.__struct_fields__},
+            "about": {"gpu 0 uuid": uuid},
+        }
+    )
+    return replace(made, meta=meta)
+
+
+def test_the_steps_asked_for_are_diagnosed():
+    diagnosis, notes = command.at_steps(recording(1), 10, 5, None)
+    assert notes == []
+    assert diagnosis.steps.number.tolist() == [10, 11, 12, 13, 14]
+
+
+def test_steps_that_were_not_reached_are_said_and_everything_is_diagnosed():
+    diagnosis, (note,) = command.at_steps(recording(1), 200, 10, None)
+    assert note.startswith("step 200 was not recorded: there are steps 0 to ")
+    assert len(diagnosis.steps.number) >= 29
+    _, (note,) = command.at_steps(recording(1), 25, 10, None)
+    assert note.startswith("only ")
+
+
+def test_without_steps_everything_is_diagnosed():
+    trace = TraceBuilder().launch("one", at=0, dur=5, start=10, run=10)
+    diagnosis, (note,) = command.at_steps(trace.timeline(), 0, 1, None)
+    assert note.startswith("no steps were found")
+    assert diagnosis.total("busy_ns") == 10
+
+
+def test_processes_join_and_devices_are_told_apart_by_uuid():
+    one, two = recording(1, uuid="GPU-b"), recording(2, uuid="GPU-a")
+    both = join([one, two])
+    assert len(both.device_ops) == len(one.device_ops) + len(two.device_ops)
+    assert set(
+        zip(both.device_ops.process.tolist(), both.device_ops.device.tolist(), strict=True)
+    ) == {
+        (1, 1),
+        (2, 0),
+    }
+    same = join([recording(1), recording(2)])
+    assert set(same.device_ops.device.tolist()) == {0}
+    assert join([one]) is one
+
+
+def test_frames_of_joined_processes_stay_those_of_each():
+    from bubblescope.timeline import Frames
+
+    def with_frame(process: int, line: int):
+        made = recording(process)
+        calls = replace(made.host_calls, frame=np.zeros(len(made.host_calls), np.int64))
+        frames = Frames.build(1, file=["a.py"], line=[line], function=["f"])
+        return replace(made, host_calls=calls, frames=frames, health=Health.empty())
+
+    both = join([with_frame(1, 10), with_frame(2, 20)])
+    lines = both.frames.line[both.host_calls.frame]
+    assert set(lines[both.host_calls.process == 1].tolist()) == {10}
+    assert set(lines[both.host_calls.process == 2].tolist()) == {20}
