@@ -55,6 +55,13 @@ def _names(_context: click.Context, _option: click.Parameter, value: str | None)
     help="On CUDA: true times, or the inside of graphs.",
 )
 @click.option("--marker", metavar="NAME", help="Of a program: the range that begins each step.")
+@click.option(
+    "--max-operations",
+    default=command.MAX_OPERATIONS,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Of a program: records after which a process stops recording.",
+)
 @options.output
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM [ARGS]...]")
 def trace(
@@ -66,6 +73,7 @@ def trace(
     accept_length: float | None,
     level: Literal["graph", "node"],
     marker: str | None,
+    max_operations: int,
     words: tuple[str, ...],
     output: Output,
 ) -> None:
@@ -89,7 +97,9 @@ def trace(
     ):
         if value:
             raise BubblescopeError(f"{name} is for a target; leave it out, or the program")
-    traced = command.trace(words, step=step, steps=steps, level=level, marker=marker)
+    traced = command.trace(
+        words, step=step, steps=steps, level=level, marker=marker, max_operations=max_operations
+    )
     for note in traced.notes:
         click.echo(one_line(f"bubblescope: {note}"), err=True)
     if traced.diagnosis is not None and traced.timeline is not None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 BUFFER_BYTES = 16 << 20
-"""About 65,000 kernel records; asking for the memory takes some 8 ms, once a thread."""
+"""About 65,000 kernel records. The first request falls into the lead-in: it takes milliseconds."""
 
 
 class Buffers:
