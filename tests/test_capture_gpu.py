@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -145,26 +146,12 @@ def test_only_one_may_hold_cupti_and_the_other_is_told():
 
 
 def test_nvtx_ranges_event_waits_and_a_decorator(tmp_path):
-    torch = gpu_loop.torch()
-    side, event = torch.cuda.Stream(), torch.cuda.Event()
-    x = torch.zeros(1 << 20, device="cuda")
     path = tmp_path / "deco.bscope"
-
-    @bubblescope.trace(step=5, steps=4, save=path)
-    def step():
-        torch.cuda.nvtx.range_push("my step")
-        with torch.cuda.stream(side):
-            x.add_(1)
-            event.record(side)
-        torch.cuda.current_stream().wait_event(event)
-        x.mul_(2)
-        event.synchronize()
-        torch.cuda.nvtx.range_pop()
-
-    for _ in range(12):
-        step()
+    program = Path(__file__).with_name("gpu_nvtx.py")
+    root = str(program.parents[1])
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+    subprocess.run([sys.executable, program, path], check=True, timeout=120, env=env)
     timeline = load(path)
-    assert timeline == step.trace.timeline
     print("\nmeta", timeline.meta)
     assert "my step" in timeline.ranges.name.values
     print("ranges", set(timeline.ranges.name.to_list()), "sync", timeline.host_calls.sync.to_list())
