@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bubblescope.capture.session import trace
+    from bubblescope.tracing.session import trace
 
 __all__ = ["trace"]
 
@@ -13,7 +13,7 @@ __all__ = ["trace"]
 def __getattr__(name: str) -> Any:
     # Imported when used: a program that only reads a version needs none of it.
     if name == "trace":
-        from bubblescope.capture.session import trace
+        from bubblescope.tracing.session import trace
 
         return trace
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

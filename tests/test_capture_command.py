@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bubblescope.capture import command
 from bubblescope.capture.join import join
 from bubblescope.errors import BubblescopeError
 from bubblescope.timeline import Health
+from bubblescope.tracing import command
 from tests.synthetic import TraceBuilder
 
 ROOT = Path(__file__).parents[1]
@@ -87,7 +87,7 @@ def test_a_signal_goes_to_the_program_and_what_it_does_counts(tmp_path):
         "time.sleep(30)\n"
     )
     parent = (
-        "import sys; from bubblescope.capture import command;"
+        "import sys; from bubblescope.tracing import command;"
         "sys.exit(command.run([sys.executable, '-c', sys.argv[1]], None))"
     )
     with subprocess.Popen(

@@ -19,7 +19,7 @@ PROGRAM = ROOT / "tests" / "gpu_program.py"
 READ_LINE = next(n for n, t in enumerate(PROGRAM.read_text().splitlines(), 1) if "# READ" in t)
 DRIVER = """
 import json, sys
-from bubblescope.capture import command
+from bubblescope.tracing import command
 asked = json.loads(sys.argv[1])
 t = command.trace(sys.argv[2:], **asked)
 d = t.diagnosis

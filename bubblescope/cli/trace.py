@@ -8,7 +8,6 @@ from typing import Literal
 import click
 
 from bubblescope import progress
-from bubblescope.capture import command
 from bubblescope.capture.backend import Prepared
 from bubblescope.cli import options
 from bubblescope.cli.output import Output, one_line
@@ -17,6 +16,7 @@ from bubblescope.errors import BubblescopeError
 from bubblescope.targets import registry as targets
 from bubblescope.targets.record import record
 from bubblescope.targets.target import Target
+from bubblescope.tracing import command
 
 
 def _names(_context: click.Context, _option: click.Parameter, value: str | None) -> list[str]:

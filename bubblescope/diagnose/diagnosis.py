@@ -36,8 +36,8 @@ from bubblescope.diagnose.model import (
     Diagnosis,
     Part,
     Pieces,
+    ReadSite,
     StepTable,
-    median_ns,
 )
 from bubblescope.diagnose.work import QueuedWork
 from bubblescope.errors import BubblescopeError
@@ -233,7 +233,7 @@ def _device(
     pieces: Pieces,
     table: StepTable,
     inside: tuple[int, int],
-    reads: tuple[object, ...],
+    reads: tuple[ReadSite, ...],
 ) -> DeviceDiagnosis:
     span, gaps = device.span, device.gaps
     start, end = _times(timeline, span)
@@ -268,7 +268,7 @@ def _device(
         steps=table,
         bubbles=bubbles,
         pieces=pieces,
-        reads=reads,  # type: ignore[arg-type]
+        reads=reads,
         typical_step=typical.find(table, pieces),
     )
 
@@ -289,6 +289,3 @@ def _level(timeline: Timeline, joined: Launches) -> str:
         rows = np.bincount(joined.of_op[joined.graph])
         return "node" if rows.max() > 1 else ""
     return "graph" if timeline.device_ops.kind.where(lambda k: k == "graph").any() else ""
-
-
-__all__ = ["diagnose", "median_ns"]

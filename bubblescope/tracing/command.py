@@ -20,7 +20,7 @@ from bubblescope.diagnose import Diagnosis, diagnose
 from bubblescope.errors import BubblescopeError
 from bubblescope.timeline import Timeline, bscope
 
-INJECT = Path(__file__).parent / "inject"
+INJECT = Path(__file__).parents[1] / "capture" / "inject"
 MAX_OPERATIONS = 500_000
 """Records after which a process stops recording; they take about 0.5 kB of memory each."""
 
