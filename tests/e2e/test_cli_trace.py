@@ -117,7 +117,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     )
-    time.sleep(4)
+    time.sleep(8)  # long enough to be at work on a slow machine
     child.send_signal(signal.SIGINT)
     stdout, stderr = child.communicate(timeout=20)
     assert (child.returncode, stdout, stderr) == (130, "", "bubblescope: stopped\n")
