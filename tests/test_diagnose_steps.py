@@ -55,6 +55,14 @@ def test_a_step_with_unknown_time_is_not_whole():
     assert whole(trace) == [(200, 500, True), (500, 1_620, False), (1_620, 2_500, True)]
 
 
+def test_a_step_of_which_next_to_nothing_is_unknown_is_whole():
+    # The orphan at 1,510 ends [1500, 1510): 10 of 1,030 are unknown. At 1,511: 11 of 1,031.
+    for start, is_whole in ((1_510, True), (1_511, False)):
+        trace = decode_loop(3)
+        trace.orphan("orphan", start=start, run=20)
+        assert whole(trace)[1] == (500, start + 20, is_whole)
+
+
 def test_a_step_after_which_one_is_missing_is_not_whole():
     # The mark at 1,900 launches nothing, so that its step is missing and where the one before
     # it ends is not known. Whether the one after it has a part of it is not known either.

@@ -14,6 +14,8 @@ from bubblescope.timeline import Timeline
 from bubblescope.timeline.intervals import Mask, covered_before
 from bubblescope.timeline.tables import Int
 
+UNKNOWN_SHARE = 100
+"""A step of which more than one part in so many is unknown is not whole."""
 FEW = 5
 """With fewer whole steps than this, none is called an outlier."""
 
@@ -116,7 +118,7 @@ def table(
     step = np.searchsorted(where.start, pieces.start, "right") - 1
     # Pieces lie in bubbles, and no step begins inside a bubble.
     np.add.at(parts, (step, pieces.part.astype(np.int64)), pieces.end - pieces.start)
-    whole = where.whole & (parts[:, Part.UNKNOWN] == 0)
+    whole = where.whole & (UNKNOWN_SHARE * parts[:, Part.UNKNOWN] <= np.diff(edges))
     return StepTable(
         number=where.number,
         start=edges[:-1],
