@@ -108,8 +108,8 @@ class StepTable:
     """Steps of one device, or of all devices added up. Shapes (n,), parts_ns (n, len(Part)).
 
     number: as recorded, else counted from 0. whole: its operations are all there, and at most 1 %
-    of it is unknown. led: what came before its first operation was recorded, so that the bubble which
-    begins it is too. outlier: whole, but far from the rest.
+    of it is unknown. led: what came before its first operation was recorded, so that the bubble
+    which begins it is too. outlier: whole, but far from the rest.
     """
 
     number: Int
