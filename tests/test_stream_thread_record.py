@@ -14,8 +14,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from bubblescope.capture.stream_thread import StreamThreadBackend  # noqa: E402
 from bubblescope.targets.ling import program  # noqa: E402
+from bubblescope.targets.ling.recorder import StreamThreadBackend  # noqa: E402
 from bubblescope.targets.ling.stream_thread import StreamThread  # noqa: E402
 from bubblescope.timeline import DeviceOps, Frames, HostCalls, Ranges, Table  # noqa: E402
 

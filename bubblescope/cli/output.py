@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from bubblescope.cli.lines import one_line
 from bubblescope.diagnose import Diagnosis
 from bubblescope.errors import BubblescopeError
 from bubblescope.timeline import Timeline, bscope
@@ -56,8 +57,3 @@ class Output:
 def console() -> Console:
     """A terminal as wide as it is; 100 columns for a pipe or a file."""
     return Console() if sys.stdout.isatty() else Console(width=100)
-
-
-def one_line(message: str) -> str:
-    """The message with what would move the cursor or break the line made a question mark."""
-    return "".join(c if c.isprintable() else "?" for c in message)

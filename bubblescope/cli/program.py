@@ -6,19 +6,33 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.metadata import version
 
 import click
 
-from bubblescope.cli.diagnose import diagnose
-from bubblescope.cli.doctor import doctor
-from bubblescope.cli.output import one_line
-from bubblescope.cli.passes import passes
-from bubblescope.cli.trace import trace
+from bubblescope.cli.lines import one_line
 from bubblescope.errors import BubblescopeError
+
+COMMANDS = ("trace", "diagnose", "doctor", "passes")
+"""Every command, in the order of the help text; each is a module of that name beside this one."""
+
+
+class _Commands(click.Group):
+    """Imports a command when it is asked for, so that none pays for another's imports."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        found: click.Command = getattr(import_module(f"bubblescope.cli.{cmd_name}"), cmd_name)
+        return found
 
 
 @click.group(
+    cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     invoke_without_command=True,
 )
@@ -28,10 +42,6 @@ def cli(context: click.Context) -> None:
     """Where did the decode step go? GPU bubbles split exactly, with a cause, a line and a price."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
-
-
-for command in (trace, diagnose, doctor, passes):
-    cli.add_command(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

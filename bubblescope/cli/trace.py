@@ -10,7 +10,8 @@ import click
 from bubblescope import progress
 from bubblescope.capture.backend import Prepared
 from bubblescope.cli import options
-from bubblescope.cli.output import Output, one_line
+from bubblescope.cli.lines import one_line
+from bubblescope.cli.output import Output
 from bubblescope.diagnose import diagnose
 from bubblescope.errors import BubblescopeError
 from bubblescope.targets import registry as targets

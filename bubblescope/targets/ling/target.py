@@ -8,13 +8,13 @@ from typing import Literal
 import torch
 
 from bubblescope.capture.backend import Backend
-from bubblescope.capture.stream_thread import StreamThreadBackend
 from bubblescope.errors import BubblescopeError
 from bubblescope.targets.ling import accept
 from bubblescope.targets.ling.config import Config
 from bubblescope.targets.ling.cuda import Cuda
 from bubblescope.targets.ling.loop import Loop
 from bubblescope.targets.ling.moe import Moe
+from bubblescope.targets.ling.recorder import StreamThreadBackend
 from bubblescope.targets.ling.scheduler import Scheduler
 from bubblescope.targets.ling.stream_thread import StreamThread
 from bubblescope.targets.ling.weights import Weights

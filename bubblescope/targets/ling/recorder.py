@@ -1,4 +1,4 @@
-"""Records the CPU stream thread of targets/ling: it tells itself what it does, nothing is lost."""
+"""Records the CPU stream thread: it tells itself what it does, nothing is lost."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from bubblescope.targets.ling.stream_thread import Graph, StreamThread
 
 _Rows = list[tuple[Any, ...]]
-_HERE = Path(__file__).parents[1]
 _DEVICE_FILES = frozenset(
-    str(_HERE / f) for f in ("capture/stream_thread.py", "targets/ling/stream_thread.py")
+    str(Path(__file__).with_name(name)) for name in ("recorder.py", "stream_thread.py")
 )
 
 
