@@ -5,9 +5,16 @@
 Each way of recording has a process of its own, since only one tool can hold CUPTI in a process;
 they take turns, in an order that is reversed every other round, and only one works at a time. A
 window is LEAD steps apart and then STEPS timed ones. The cost of a round is its step over the step
-without recording in the same round. Three loops, each with one `.item()` a step: `decode`, a graph
-of 500 bf16 matrix-vector products and 20 eager kernels; `tiny`, a graph of 600 kernels of 1 us;
-`eager`, 200 launches and no graph. `after_ns` are steps after recording stopped.
+without recording in the same round. `after_ns` are steps after recording stopped.
+
+Loops: `ling`, the target's decode step as it reads its length back, and `ling-ahead`, the same with
+the pass seq-len-sync, both with `--layers` layers of the TP4 rank's shapes; and three with one
+`.item()` a step: `decode`, a graph of 500 bf16 matrix-vector products and 20 eager kernels;
+`tiny`, a graph of 600 kernels of 1 us; `eager`, 200 launches and no graph.
+
+Ways: `none`; `attached`, CUPTI taken and graphs traced but no window begun; `times`, graph level
+without the lines of calls; `graph`, graph level as `bubblescope trace` records it; `node`; `torch`,
+torch.profiler with CPU and CUDA.
 """
 
 from __future__ import annotations
@@ -19,14 +26,44 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-WAYS = ("none", "graph", "node", "torch")
+WAYS = ("none", "attached", "times", "graph", "node", "torch")
 LEAD, STEPS = 5, 60
 
 
-def loop(name: str) -> Any:
+def ling(name: str, layers: int) -> tuple[Callable[[], object], Callable[[], object]]:
+    """A decode step of target ling, and what ends it."""
+    from bubblescope.targets.ling.config import Config
+    from bubblescope.targets.ling.target import Ling
+    from optimizations.registry import applied
+
+    full = Config.tp4_rank()
+    config = replace(
+        full,
+        layers=layers,
+        swiglu_limit=full.swiglu_limit[-layers:],
+        shared_swiglu_limit=full.shared_swiglu_limit[-layers:],
+    )
+    target = Ling("cuda", config)
+    passes = ExitStack()
+    passes.enter_context(applied(["seq-len-sync"] if name == "ling-ahead" else [], target))
+    target.start()
+
+    def stop() -> None:
+        target.stop()
+        passes.close()
+
+    return target.step, stop
+
+
+def loop(name: str, layers: int) -> tuple[Callable[[], object], Callable[[], object]]:
+    if name.startswith("ling"):
+        return ling(name, layers)
     import torch
 
     if name == "decode":
@@ -64,18 +101,18 @@ def loop(name: str) -> Any:
             y.add_(1)
         return y[0].item()
 
-    return step
+    return step, lambda: None
 
 
-def worker(way: str, name: str) -> None:
+def worker(way: str, name: str, layers: int) -> None:
     """Answers each line on stdin with one window's step times, in ns, as JSON."""
     from bubblescope.capture.cupti import CuptiBackend
 
     backend = None
-    if way in ("graph", "node"):
-        backend = CuptiBackend(way)
+    if way in ("attached", "times", "graph", "node"):
+        backend = CuptiBackend("node" if way == "node" else "graph", sites=way != "times")
         backend.prepare()
-    step = loop(name)
+    step, stop = loop(name, layers)
     import torch
 
     for _ in range(50):
@@ -87,7 +124,7 @@ def worker(way: str, name: str) -> None:
             kinds = torch.profiler.ProfilerActivity
             profiler = torch.profiler.profile(activities=[kinds.CPU, kinds.CUDA])
             profiler.start()
-        elif backend is not None:
+        elif backend is not None and way != "attached":
             backend.start()
         for _ in range(LEAD):
             step()
@@ -99,7 +136,7 @@ def worker(way: str, name: str) -> None:
         if profiler is not None:
             torch.cuda.synchronize()
             profiler.stop()
-        elif backend is not None:
+        elif backend is not None and way != "attached":
             tables = backend.stop()
             health = dict(
                 zip(tables.health.kind.to_list(), tables.health.count.tolist(), strict=True)
@@ -115,6 +152,7 @@ def worker(way: str, name: str) -> None:
         later = [b - a for a, b in itertools.pairwise(after)]
         answer = {"steps_ns": steps, "after_ns": later, "health": health}
         print(json.dumps(answer), flush=True)
+    stop()
 
 
 def upper(values: list[float], resamples: int = 4000) -> tuple[float, float, float]:
@@ -132,15 +170,15 @@ def upper(values: list[float], resamples: int = 4000) -> tuple[float, float, flo
     )
 
 
-def measure(name: str, rounds: int) -> dict[str, Any]:
+def measure(name: str, ways: Sequence[str], rounds: int, layers: int) -> dict[str, Any]:
     workers = {
         way: subprocess.Popen(
-            [sys.executable, __file__, "--worker", way, "--loop", name],
+            [sys.executable, __file__, "--worker", way, "--loop", name, "--layers", str(layers)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        for way in WAYS
+        for way in ways
     }
     samples: list[dict[str, Any]] = []
     for child in workers.values():
@@ -148,7 +186,7 @@ def measure(name: str, rounds: int) -> dict[str, Any]:
         while child.stdout.readline() != "ready\n":
             assert child.poll() is None, "a worker ended"
     for number in range(rounds):
-        for way in WAYS if number % 2 == 0 else WAYS[::-1]:
+        for way in ways if number % 2 == 0 else ways[::-1]:
             child = workers[way]
             assert child.stdin is not None
             assert child.stdout is not None
@@ -160,14 +198,14 @@ def measure(name: str, rounds: int) -> dict[str, Any]:
         assert child.stdin is not None
         child.stdin.close()
         child.wait(60)
-    return {"samples": samples, "summary": summary(samples, rounds)}
+    return {"samples": samples, "summary": summary(samples, ways, rounds)}
 
 
-def summary(samples: list[dict[str, Any]], rounds: int) -> dict[str, Any]:
+def summary(samples: list[dict[str, Any]], ways: Sequence[str], rounds: int) -> dict[str, Any]:
     step = {(s["round"], s["way"]): statistics.mean(s["steps_ns"]) for s in samples}
     middle = {(s["round"], s["way"]): statistics.median(s["steps_ns"]) for s in samples}
     found: dict[str, Any] = {}
-    for way in WAYS:
+    for way in ways:
         ratios = [step[r, way] / step[r, "none"] for r in range(rounds)]
         medians = [middle[r, way] / middle[r, "none"] for r in range(rounds)]
         found[way] = {
@@ -218,9 +256,12 @@ def main() -> None:
     asked.add_argument("--commit", default="")
     asked.add_argument("--worker", choices=WAYS)
     asked.add_argument("--loop", default="decode")
+    asked.add_argument("--loops", default="ling,ling-ahead,decode,tiny,eager")
+    asked.add_argument("--ways", default=",".join(WAYS))
+    asked.add_argument("--layers", type=int, default=12)
     options = asked.parse_args()
     if options.worker:
-        worker(options.worker, options.loop)
+        worker(options.worker, options.loop, options.layers)
         return
     result: dict[str, Any] = {
         "command": " ".join(["python", *sys.argv]),
@@ -228,10 +269,12 @@ def main() -> None:
         "versions": versions(),
         "lead_steps": LEAD,
         "steps": STEPS,
+        "layers": options.layers,
         "loops": {},
     }
-    for name in ("decode", "tiny", "eager"):
-        result["loops"][name] = measure(name, options.rounds)
+    for name in options.loops.split(","):
+        ways = options.ways.split(",")
+        result["loops"][name] = measure(name, ways, options.rounds, options.layers)
         print(name, json.dumps(result["loops"][name]["summary"], indent=1), flush=True)
         if options.out:
             options.out.write_text(json.dumps(result))
