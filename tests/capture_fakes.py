@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 
 from bubblescope.capture.backend import Tables
 from bubblescope.timeline import Device, DeviceOps, Frames, Health, HostCalls
@@ -19,6 +20,7 @@ class FakeBackend:
         self.rows: list[tuple[int, int, int, int]] = []
         self.on = False
         self.log: list[str] = []
+        self.stopping: Callable[[], object] = lambda: None
 
     def prepare(self) -> None:
         self.log.append("prepare")
@@ -38,6 +40,7 @@ class FakeBackend:
     def stop(self, synchronise: bool = True) -> Tables:
         self.on = False
         self.log.append("stop")
+        self.stopping()
         exec("1")  # as importing a module with a dataclass does
         n = len(self.rows)
         begin, called, kernel, end = zip(*self.rows, strict=True) if n else ((),) * 4

@@ -30,6 +30,8 @@ def main() -> None:
         os.abort()
     if ending == "exit":
         sys.exit(3)
+    if ending == "leave":
+        os._exit(4)
     if ending == "wait":
         time.sleep(60)
 

@@ -109,7 +109,8 @@ def test_a_terminated_program_writes_its_recording():
 
 
 @pytest.mark.parametrize(
-    ("ending", "code", "recorded"), [("raise", 1, True), ("exit", 3, True), ("abort", 134, False)]
+    ("ending", "code", "recorded"),
+    [("raise", 1, True), ("exit", 3, True), ("leave", 4, True), ("abort", 134, False)],
 )
 def test_a_program_that_fails_keeps_its_exit_code(ending, code, recorded):
     traced, *_ = trace(sys.executable, PROGRAM, 150, ending, step=20, steps=5)
@@ -181,7 +182,7 @@ def test_spawned_workers_record_and_forked_ones_are_left_in_peace(tmp_path):
     traced, out, _ = trace(sys.executable, script, "fork", step=20, steps=5)
     assert (traced["exit"], "worked 100.0" in out) == (0, True)
     (note,) = traced["notes"]
-    assert note.startswith("no GPU work was recorded")
+    assert note.startswith("no GPU work was recorded: 1 forked process used CUDA; CUPTI does not")
 
 
 def test_recording_stops_at_the_limit_and_the_program_runs_on():

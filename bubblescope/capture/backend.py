@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from bubblescope.errors import BubblescopeError
 from bubblescope.timeline import DeviceOps, Frames, Health, HostCalls, Ranges
+
+
+class NothingRecorded(BubblescopeError):
+    """Recording went well, and there is no device operation in it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import Any
+from contextlib import suppress
+from typing import Any, Self
 
 _REASONS = {
     0x4: "software power cap",
@@ -60,3 +61,46 @@ def _facts(pynvml: Any, handle: Any) -> dict[str, str]:
         "gpu throttled": " and ".join(throttled) or "no",
         "gpu other processes": str(len(others)),
     }
+
+
+class Watch:
+    """Asks again and again what holds the clocks down; NVML stays open meanwhile.
+
+    Args:
+        uuids: of the devices, as for `state`.
+    """
+
+    def __init__(self, uuids: dict[int, str]) -> None:
+        self._uuids = uuids
+        self._nvml: Any = None
+        self._handles: list[Any] = []
+
+    def __enter__(self) -> Self:
+        if not self._uuids:
+            return self
+        try:
+            pynvml: Any = importlib.import_module("pynvml")
+        except ImportError:
+            return self
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError:
+            return self
+        self._nvml = pynvml
+        with suppress(pynvml.NVMLError):
+            self._handles = [pynvml.nvmlDeviceGetHandleByUUID(u) for u in self._uuids.values()]
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._nvml is not None:
+            self._nvml.nvmlShutdown()
+
+    def throttled(self) -> str | None:
+        """The reasons in words, "" where there are none; None where that cannot be asked."""
+        if not self._handles:
+            return None
+        try:
+            bits = [self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(h) for h in self._handles]
+        except self._nvml.NVMLError:
+            return None
+        return " and ".join(w for bit, w in _REASONS.items() if any(b & bit for b in bits))

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
+from bubblescope.diagnose import names
 from bubblescope.diagnose.model import Doing, Filler, Part, Pieces, StepTable, median_ns
 from bubblescope.timeline import Timeline
-
-_NUMBER = re.compile(r"#\d+")
 
 
 def find(timeline: Timeline, pieces: list[Pieces], steps: StepTable) -> tuple[Filler, ...]:
     """Fillers of the host gaps of all devices, the longest first."""
     calls = timeline.host_calls.name
-    ranges = timeline.ranges.name.map(lambda name: _NUMBER.sub("#", name))
+    ranges = names.merged(timeline.ranges)
     in_gaps = [p.rows(p.part == Part.HOST_GAP) for p in pieces]
     gaps = Pieces.concat(in_gaps)
     doing, start, length = gaps.doing.astype(np.int64), gaps.start, gaps.end - gaps.start
@@ -40,11 +37,11 @@ def find(timeline: Timeline, pieces: list[Pieces], steps: StepTable) -> tuple[Fi
     count = np.bincount(np.unique(group * span + record) // span, minlength=len(keys))
     stretches = np.bincount(group, minlength=len(keys))
     per_step = _per_step(group, start, length, len(keys), steps)
-    names, unders = [*calls.values, *ranges.values, ""], [*ranges.values, ""]
+    labels, unders = [*calls.values, *ranges.values, ""], [*ranges.values, ""]
     return tuple(
         Filler(
             doing=Doing(int(doing[first[i]])).label,
-            name=names[name[first[i]]],
+            name=labels[name[first[i]]],
             under=unders[under[first[i]]],
             count=int((count if name[first[i]] < no_name else stretches)[i]),
             ns=int(total[i]),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bubblescope.diagnose.model import Site
+from bubblescope.diagnose.names import merged
 from bubblescope.diagnose.reads import Reads
 from bubblescope.timeline import Coded, Timeline
 from bubblescope.timeline.intervals import IntervalIndex
@@ -15,7 +16,6 @@ from bubblescope.timeline.tables import Int
 from bubblescope.timeline.threads import Threads
 
 _FRAMEWORK = re.compile(r"(^|[/\\])torch[/\\]|^<|(^|[/\\])threading\.py$")
-_NUMBER = re.compile(r"#\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ def places(timeline: Timeline, reads: Reads, threads: Threads) -> list[Place]:
     frame, chain = _surroundings(timeline, reads, threads)
     names = timeline.host_calls.name.take(reads.call)
     # A known line says where; without one the ops and annotations around must.
-    ranges = timeline.ranges.name.map(lambda name: _NUMBER.sub("#", name))
+    ranges = merged(timeline.ranges)
     codes = np.where(chain >= 0, ranges.codes[chain], -1) if chain.size else chain
     around = np.where((frame >= 0)[:, None], -1, codes)
     keys = np.column_stack([names.codes, reads.polling, frame, around])

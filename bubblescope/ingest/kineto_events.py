@@ -56,6 +56,7 @@ class _Args(msgspec.Struct, gc=False):
     bytes: Any = -1
     graph: Any = msgspec.field(default=-1, name="graph id")
     node: Any = msgspec.field(default=-1, name="graph node id")
+    stack: Any = msgspec.field(default="", name="Call stack")
     sync: Any = msgspec.field(default="", name="cuda_sync_kind")
     wait_stream: Any = msgspec.field(default=-1, name="wait_on_stream")
     wait_record: Any = msgspec.field(default=-1, name="wait_on_cuda_event_record_corr_id")
@@ -102,7 +103,8 @@ class Events:
     """The rows that count, in the order of the file.
 
     Columns of all rows: `kind`, `name` (codes into `names`), `pid`, `tid`, and `start` and
-    `duration` in ns on the file's own clock (or MISSING). `calls`, `ops` and `syncs` hold the
+    `duration` in ns on the file's own clock (or MISSING); where there are `stacks`, also `stack`
+    (codes into them, or -1). `calls`, `ops` and `syncs` hold the
     arguments of the rows of that kind, in the same order.
     """
 
@@ -111,6 +113,7 @@ class Events:
     calls: dict[str, npt.NDArray[np.int64]]
     syncs: dict[str, npt.NDArray[Any]]
     names: list[str]
+    stacks: list[str]
     sync_kinds: list[str]
     labels: list[Label]
     categories: dict[str, int]
@@ -133,6 +136,8 @@ class _Collector:
     """Columns as they grow, chunk by chunk."""
 
     names: Codes = field(default_factory=Codes)
+    stacks: Codes = field(default_factory=Codes)
+    rows: int = 0
     sync_kinds: Codes = field(default_factory=Codes)
     categories: Codes = field(default_factory=Codes)
     kinds: npt.NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
@@ -153,6 +158,8 @@ class _Collector:
         if spans:
             self._common(spans, kind)
             self._arguments(spans, kind)
+            self._stacks(spans, kind)
+            self.rows += len(spans)
 
     def _decoded(self, pieces: list[msgspec.Raw]) -> list[Any]:
         try:
@@ -217,6 +224,18 @@ class _Collector:
             sync_wait_record=integers([a.wait_record for a in syncs]),
         )
 
+    def _stacks(self, spans: list[_Span], kind: npt.NDArray[np.int8]) -> None:
+        """Few files have call stacks as text: rows and codes of those that are there."""
+        may = (kind == OP) | (kind == ANNOTATION)
+        args = [e.args or _NO_ARGS for e in compress(spans, may.tolist())]
+        texts = [a.stack for a in args]
+        if any(texts):
+            known = [bool(t) and isinstance(t, str) for t in texts]
+            self._put(
+                stack_row=self.rows + np.flatnonzero(may)[known],
+                stack_code=self.stacks.column(list(compress(texts, known))),
+            )
+
     def _put(self, **columns: npt.NDArray[Any]) -> None:
         for name, values in columns.items():
             self.parts[name].append(values)
@@ -235,12 +254,16 @@ class _Collector:
                 if name.startswith(prefix)
             }
 
+        if self.stacks:
+            stack = columns["stack"] = np.full(self.rows, -1, np.int32)
+            stack[columns.pop("stack_row")] = columns.pop("stack_code")
         return Events(
             ops=group("op_"),
             calls=group("call_"),
             syncs=group("sync_"),
             columns=columns,
             names=list(self.names),
+            stacks=list(self.stacks),
             sync_kinds=list(self.sync_kinds),
             labels=self.labels,
             categories=dict(zip(self.categories, self.seen.tolist(), strict=True)),

@@ -21,6 +21,7 @@ from bubblescope.ingest.kineto_events import (
     SYNC,
     Events,
 )
+from bubblescope.ingest.kineto_stacks import FRAME, Sites, sites_of
 from bubblescope.ingest.kineto_times import Times
 from bubblescope.timeline import Coded, DeviceOps, Frames, HostCalls, Ranges, Steps
 
@@ -35,7 +36,6 @@ _SYNC_KINDS = {
 # CUPTI's "none" for an id, where a tool wrote it without its sign.
 _UNSIGNED_NONE = 2**32 - 1
 _STEP = re.compile(r"ProfilerStep#([0-9]{1,18})")
-_FRAME = re.compile(r"(.+)\(([0-9]{1,9})\): (.+)", re.DOTALL)
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 Ints = npt.NDArray[np.int64]
@@ -147,7 +147,17 @@ def ranges(events: Events, times: Times, rank: int) -> tuple[Ranges, Frames]:
     thread[(kind == OVERHEAD) & (process < 0)] = -1
     frame = np.full(len(rows), -1, np.int64)
     python = kind == PYTHON
-    name[python], names, frame[python], frames = _python(name[python], events.names)
+    sites: Sites = {}
+    name[python], names, frame[python] = _python(name[python], events.names, sites)
+    if events.stacks:
+        stack = columns["stack"][rows]
+        frame[stack >= 0] = sites_of(events.stacks, sites)[stack[stack >= 0]]
+    frames = Frames.build(
+        len(sites),
+        file=[file for file, _, _ in sites],
+        line=[line for _, line, _ in sites],
+        function=[function for _, _, function in sites],
+    )
     table = Ranges.build(
         rank=rank,
         process=process,
@@ -162,29 +172,22 @@ def ranges(events: Events, times: Times, rank: int) -> tuple[Ranges, Frames]:
 
 
 def _python(
-    name: npt.NDArray[np.int32], names: list[str]
-) -> tuple[npt.NDArray[np.int32], list[str], Ints, Frames]:
+    name: npt.NDArray[np.int32], names: list[str], sites: Sites
+) -> tuple[npt.NDArray[np.int32], list[str], Ints]:
     """Frames out of names such as 'engine.py(12): step', each distinct name looked at once.
 
     Names of objects lose their addresses, so that calls of one function share one name.
     """
     known = Codes(zip(names, range(len(names)), strict=True))
-    sites: dict[tuple[str, int, str], int] = {}
     new_name = np.arange(len(names), dtype=np.int32)
     frame = np.full(len(names), -1, np.int64)
     for code in np.unique(name).tolist():
-        site = _FRAME.fullmatch(names[code])
+        site = FRAME.fullmatch(names[code])
         if site:
             frame[code] = sites.setdefault((site[1], int(site[2]), site[3]), len(sites))
         else:
             new_name[code] = known[_ADDRESS.sub("", names[code])]
-    frames = Frames.build(
-        len(sites),
-        file=[file for file, _, _ in sites],
-        line=[line for _, line, _ in sites],
-        function=[function for _, _, function in sites],
-    )
-    return new_name[name], list(known), frame[name], frames
+    return new_name[name], list(known), frame[name]
 
 
 def steps(table: Ranges) -> Steps:

@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 
 from bubblescope.diagnose.model import Clocks, Diagnosis, HealthNote, Part, StepTable
+from bubblescope.report.findings import OF_STREAM_THREAD
 from bubblescope.report.page import Page
 from bubblescope.report.units import count, percent, span, us
 from bubblescope.report.words import clean, middle
@@ -73,7 +74,8 @@ def _capture(diagnosis: Diagnosis) -> str:
         how += f", {clean(diagnosis.level)} level"
     plain = meta.unprofiled_step_ns
     if plain is None:
-        return f"{how}; no unprofiled step time in this file: times include the profiler's"
+        whose = "profiler" if meta.lengthens_graphs else "recorder"
+        return f"{how}; no unprofiled step time in this file: times include the {whose}'s"
     measured = f"{how}; {us(plain)} us a step without any profiler"
     step = diagnosis.steps.median(diagnosis.steps.length_ns)
     if step is None or plain <= 0:
@@ -208,13 +210,15 @@ def headline(diagnosis: Diagnosis) -> str:
 
 
 def _inflated(diagnosis: Diagnosis) -> str:
-    """How much of the idle time the profiler itself may have made."""
+    """How much of the idle time the profiler, or the stand-in for a GPU, may have made itself."""
     per_step = bool(diagnosis.steps.counted().any())
     ns = sum(
         (f.exposed_idle_ns_per_step or 0) if per_step else f.exposed_idle_ns
         for f in diagnosis.findings
         if not f.ranked
     )
+    if ns and not diagnosis.meta.lengthens_graphs:
+        return f"; {us(ns)} us of it is {OF_STREAM_THREAD}"
     return f"; up to {us(ns)} us of it may be the profiler's own" if ns else ""
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+STREAM_THREAD = "the CPU stream thread's own records"
+"""`Meta.capture` of the CPU stream thread of targets/ling: it times itself, recorded or not."""
+
 
 class Device(msgspec.Struct, frozen=True):
     """One accelerator as the recording names it; sizes in bytes, 0 where not recorded."""
@@ -44,3 +47,8 @@ class Meta(msgspec.Struct, frozen=True):
     world_size: int = 1
     unprofiled_step_ns: int | None = None
     about: dict[str, str] = {}
+
+    @property
+    def lengthens_graphs(self) -> bool:
+        """Whether recording the nodes of a graph lengthens its launch and the gaps in it."""
+        return self.capture != STREAM_THREAD

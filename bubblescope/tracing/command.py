@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from bubblescope.capture import notes
 from bubblescope.capture.join import join
+from bubblescope.capture.torch_profiler import TITLE
 from bubblescope.diagnose import Diagnosis, diagnose
 from bubblescope.errors import BubblescopeError
 from bubblescope.timeline import Timeline, bscope
@@ -23,6 +25,12 @@ from bubblescope.timeline import Timeline, bscope
 INJECT = Path(__file__).parents[1] / "capture" / "inject"
 MAX_OPERATIONS = 500_000
 """Records after which a process stops recording; they take about 0.5 kB of memory each."""
+MAX_SECONDS = 30.0
+"""Seconds from its first use of CUDA after which a process that torch.profiler records stops."""
+_SPAWN = (
+    "CUPTI does not survive a fork; multiprocessing.set_start_method('spawn') lets its children be "
+    "recorded"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,12 +55,15 @@ def trace(
     level: Literal["graph", "node"] = "graph",
     marker: str | None = None,
     max_operations: int = MAX_OPERATIONS,
+    max_seconds: float = MAX_SECONDS,
     progress: Callable[[str, float], None] | None = None,
 ) -> Traced:
     """Run a program to its end and diagnose its steps `step` to `step + steps`.
 
-    Its input, output and exit code are its own. Every Python that it starts records itself, but
-    for forked ones. Where these steps were not reached, all that was recorded is diagnosed.
+    Its input, output and exit code are its own. Every Python that it starts records itself through
+    CUPTI, but for forked ones. One that cannot have CUPTI and imports torch is recorded by
+    torch.profiler, and the recording says why and what that loses. Where the steps asked for were
+    not reached, all that was recorded is diagnosed.
 
     Args:
         words: the program and its arguments; a .py file or -m MODULE is run with this Python.
@@ -61,20 +72,18 @@ def trace(
         level: "graph" or "node".
         marker: name of the range that begins each step; found where None.
         max_operations: records after which a process stops recording.
+        max_seconds: the same for one that torch.profiler records, which cannot count them, from
+            its first use of CUDA on.
         progress: called with what is being done and the share done, 0 to 1.
 
     Raises:
-        BubblescopeError: the program cannot be started, or CUPTI is not there.
+        BubblescopeError: the program cannot be started.
     """
     from bubblescope.capture.cupti import library
 
     command = program(words)
     cupti = library.find()
-    if cupti is None:
-        raise BubblescopeError(
-            f"nothing was run: CUPTI 13.4 or later was not found; {library.INSTALL}, and see "
-            "`bubblescope doctor`"
-        )
+    missing = "" if cupti else f"CUPTI 13.4 or later was not found ({library.INSTALL})"
     with tempfile.TemporaryDirectory(prefix="bubblescope-") as folder:
         plan = {
             "folder": folder,
@@ -82,24 +91,22 @@ def trace(
             "level": level,
             "limit": max_operations,
             "sites": True,
-            "cupti": str(cupti),
+            "cupti": str(cupti) if cupti else None,
+            "missing": missing,
+            "seconds": max_seconds,
         }
         code = run(command, environment(plan))
-        timelines, problems = collect(Path(folder))
-    notes = [*problems, *ending(code, bool(timelines))]
+        found = collect(Path(folder))
+    said = [*found.problems, *ending(code, bool(found.timelines))]
     exit_code = code if code >= 0 else 128 - code
-    working = [t for t in timelines if len(t.device_ops)]
+    working = [t for t in found.timelines if len(t.device_ops)]
     if not working:
-        if not problems and code >= 0:
-            notes.append(
-                "no GPU work was recorded: no Python below it launched anything on CUDA; a "
-                "program that is not Python, works in a forked process or leaves by os._exit "
-                "cannot be recorded"
-            )
-        return Traced(exit_code, None, None, tuple(notes))
+        return Traced(exit_code, None, None, (*said, *nothing(found, missing, code)))
+    if found.forked:
+        said.append(f"{_forks(found.forked)} and left no record: {_SPAWN}")
     timeline = join(working)
     diagnosis, more = at_steps(timeline, step, steps, marker, progress)
-    return Traced(exit_code, timeline, diagnosis, (*notes, *more))
+    return Traced(exit_code, timeline, diagnosis, (*said, *more))
 
 
 def program(words: Sequence[str]) -> list[str]:
@@ -154,19 +161,57 @@ def _signals_to(child: subprocess.Popen[bytes]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def collect(folder: Path) -> tuple[list[Timeline], list[str]]:
-    """The recordings in a folder, and what went wrong in processes that made none."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Collected:
+    """What the processes of a program left: recordings, and a line each on what was not recorded.
+
+    problems: always worth a line. idle: why processes recorded nothing, each reason once. forked:
+    number of forked processes that used CUDA.
+    """
+
+    timelines: tuple[Timeline, ...]
+    problems: tuple[str, ...]
+    idle: tuple[str, ...]
+    forked: int
+
+
+def collect(folder: Path) -> Collected:
+    """The recordings in a folder, and what its processes say beside them."""
     timelines, problems = [], []
     for path in sorted(folder.glob("*.bscope")):
         try:
             timelines.append(bscope.read(path))
         except BubblescopeError:
             problems.append(f"process {path.stem}: its recording is not whole")
-    for path in sorted(folder.glob("*.json")):
-        note = json.loads(path.read_text(encoding="utf-8"))
-        if note["problem"]:
-            problems.append(f"process {note['process']}: {note['problem']}")
-    return timelines, problems
+    said = notes.read(folder)
+    problems += [f"process {n.process}: {n.text}" for n in said if n.kind == "problem"]
+    idle = dict.fromkeys(n.text for n in said if n.kind == "idle")
+    forked = sum(n.kind == "forked" for n in said)
+    return Collected(tuple(timelines), tuple(problems), tuple(idle), forked)
+
+
+def nothing(found: Collected, missing: str, code: int) -> list[str]:
+    """Why there is no recording, where nothing else says so."""
+    none = "no GPU work was recorded"
+    if found.forked:
+        return [f"{none}: {_forks(found.forked)}; {_SPAWN}"]
+    if found.idle:
+        return [f"{none}: {reason}" for reason in found.idle]
+    if found.problems or code < 0:
+        return []
+    if missing:
+        return [
+            f"{none}: {missing}, and no Python below it imported torch, whose profiler is the "
+            "fallback; see `bubblescope doctor`"
+        ]
+    return [
+        f"{none}: no Python below it launched anything on CUDA; a program that is not Python, or "
+        "that works in a forked process, cannot be recorded"
+    ]
+
+
+def _forks(number: int) -> str:
+    return "1 forked process used CUDA" if number == 1 else f"{number:,} forked processes used CUDA"
 
 
 def ending(code: int, recorded: bool) -> list[str]:
@@ -199,10 +244,11 @@ def at_steps(
         ]
     inside = numbers[(numbers >= step) & (numbers < step + steps)]
     if not len(inside):
+        longer = f"--max-{'seconds' if timeline.meta.capture == TITLE else 'operations'}"
         return whole, [
             f"step {step:,} was not recorded: there are steps {numbers[0]:,} to {numbers[-1]:,} "
-            f"(marker: {whole.marker}); --step takes one of them, and --max-operations records "
-            "longer. The report is of everything that was recorded"
+            f"(marker: {whole.marker}); --step takes one of them, and {longer} records longer. "
+            "The report is of everything that was recorded"
         ]
     notes = []
     if len(inside) < steps:

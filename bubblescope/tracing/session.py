@@ -6,7 +6,6 @@ import functools
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, ParamSpec, Self, TypeVar
@@ -16,7 +15,7 @@ from bubblescope.capture.backend import Backend, Tables
 from bubblescope.capture.marks import StepMarks
 from bubblescope.diagnose import Diagnosis, diagnose
 from bubblescope.errors import BubblescopeError
-from bubblescope.timeline import Health, Timeline, bscope
+from bubblescope.timeline import Timeline, bscope
 
 LEAD_STEPS = 2
 """Recording starts so many steps early: what starting costs falls into these."""
@@ -192,7 +191,6 @@ class _Choice:
 
         self._cupti = CuptiBackend(level)
         self._chosen: Backend = self._cupti
-        self._why = ""
 
     def prepare(self) -> None:
         try:
@@ -200,8 +198,7 @@ class _Choice:
         except BubblescopeError as error:
             from bubblescope.capture.torch_profiler import TorchProfilerBackend
 
-            self._why = str(error)
-            self._chosen = TorchProfilerBackend()
+            self._chosen = TorchProfilerBackend(why=str(error))
 
     def abandon(self) -> None:
         if self._chosen is self._cupti:
@@ -231,12 +228,7 @@ class _Choice:
         self._chosen.start()
 
     def stop(self) -> Tables:
-        tables = self._chosen.stop()
-        if not self._why:
-            return tables
-        note = f"recorded with torch.profiler because CUPTI could not be used: {self._why}"
-        why = Health.build(1, rank=0, kind=["fallback"], count=1, note=[note])
-        return replace(tables, health=Health.concat([tables.health, why]))
+        return self._chosen.stop()
 
 
 def _program() -> str:

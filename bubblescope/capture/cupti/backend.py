@@ -31,9 +31,9 @@ class CuptiBackend:
     It sees only graphs that were captured after `prepare`. Node level sees every node, and the
     times of small kernels then include CUPTI's own.
 
-    Once CUPTI is attached, launches take longer until the process ends, recorded or not (docs/
-    trace.md: 0.5 % of a 42-layer decode step, 5 % of one that waits for a graph of 500 kernels). With cuptiFinalize the loop later failed with an illegal memory access, so
-    CUPTI stays attached.
+    Once CUPTI is attached, launches take longer until the process ends, recorded or not: 0.5 % of a
+    42-layer decode step, 5 % of one that waits for a graph of 500 kernels (docs/trace.md). With
+    cuptiFinalize the loop later failed with an illegal memory access, so CUPTI stays attached.
     """
 
     def __init__(

@@ -11,6 +11,11 @@ from __future__ import annotations
 import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from typing import Any
+
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _CUDA_MODULES = frozenset(
     ("torch", "cupy", "jax", "jaxlib", "numba", "triton", "tensorflow", "cuda", "pycuda", "warp")
@@ -18,16 +23,21 @@ _CUDA_MODULES = frozenset(
 
 
 class _Watch:
-    """A finder that finds nothing: it only sees which modules are asked for."""
+    """A finder that finds nothing itself: it only sees which modules are asked for."""
 
     def __init__(self, plan: str) -> None:
         self.plan = plan
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Begin to record when the first module that can use CUDA is asked for."""
-        if name in _CUDA_MODULES and self in sys.meta_path:
-            sys.meta_path.remove(self)
-            _begin(self.plan)
+        if name not in _CUDA_MODULES or self not in sys.meta_path:
+            return None
+        sys.meta_path.remove(self)
+        known = sys.meta_path[0]
+        _begin(self.plan)
+        first = sys.meta_path[0]
+        # One that came just now waits for a module, which may be this very one.
+        return None if first is known else first.find_spec(name, path, target)
 
 
 def _begin(text: str) -> None:
@@ -44,7 +54,7 @@ def _begin(text: str) -> None:
         problem = f"{sys.executable} cannot record ({error}); install 'bubblescope[gpu]' for it"
         path = os.path.join(plan["folder"], f"{os.getpid()}.json")
         with open(path, "w", encoding="utf-8") as out:
-            json.dump({"process": os.getpid(), "problem": problem}, out)
+            json.dump({"process": os.getpid(), "kind": "problem", "text": problem}, out)
         return
     begin(plan)
 

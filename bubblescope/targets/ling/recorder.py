@@ -13,6 +13,7 @@ import numpy as np
 
 from bubblescope.capture.backend import Tables
 from bubblescope.timeline import Device, DeviceOps, Frames, HostCalls, Ranges
+from bubblescope.timeline.meta import STREAM_THREAD
 from bubblescope.timeline.tables import Int
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _DEVICE_FILES = frozenset(
 class StreamThreadBackend:
     """A Backend, and the recorder that the device tells of its calls and operations."""
 
-    title = "the CPU stream thread's own records"
+    title = STREAM_THREAD
     level = "node"
     lost = ""
 
