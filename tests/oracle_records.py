@@ -227,8 +227,11 @@ class Records:
     def waited_for_copy(self, sync: Row, copy: Row) -> bool:
         """By the stream, where it is known; else the copy must not end after the call returned.
 
-        By 20 us of skew it may, but not for an event, which can be an older one's.
+        By 20 us of skew it may, but not for an event, which can be an older one's. Where the
+        event's record is known, that says all.
         """
+        if "Event" in sync.name and sync.event_stream >= 0 and sync.event_record >= 0:
+            return False
         stream, slack = -1, 20_000
         if "Stream" in sync.name:
             stream = sync.stream
@@ -306,13 +309,27 @@ def max_known(ends: list[int | None]) -> int | None:
 
 
 def polls(calls: list[Row]) -> list[list[Row]]:
-    """Runs of queries, of one name and with no other call between, that amount to a wait."""
+    """Runs of queries, of one name and event, no other call between, that amount to a wait."""
     runs: list[list[Row]] = []
     for previous, c in zip([None, *calls], calls, strict=False):
         if not is_query(c):
             continue
-        if previous is not None and previous.name == c.name:
+        alike = previous is not None and previous.name == c.name
+        if alike and previous.event_record == c.event_record:
             runs[-1].append(c)
         else:
             runs.append([c])
-    return [run for run in runs if len(run) >= MANY or any(c.status == 600 for c in run[:-1])]
+    return [run for run in runs if is_poll(run)]
+
+
+def is_poll(run: list[Row]) -> bool:
+    """Many that were not all ready, or one that was not ready and later was, and little else."""
+    if len(run) >= MANY and any(c.status != 0 for c in run):
+        return True
+    if 4 * sum(c.end - c.start for c in run) < run[-1].end - run[0].start:
+        return False
+    return any(
+        early.status == 600 and late.status == 0
+        for i, early in enumerate(run)
+        for late in run[i + 1 :]
+    )

@@ -287,6 +287,56 @@ def test_a_query_that_was_not_ready_polls():
     assert reads(d) == {"cudaEventQuery (polling)": (1, 0, 4_500, 0, 0)}
 
 
+def test_an_allocator_that_asks_and_goes_on_does_not_poll():
+    # Asked four times, never ready: the host went on. Then ready, after other calls; and sixteen
+    # events that were all ready. PyTorch's pinned-memory allocator does all of this.
+    trace = TraceBuilder().launch("a", at=0, dur=10, start=20, run=2_980)
+    for n in range(4):
+        trace.call("cudaEventQuery", 100 + 10 * n, 5, status=600, event_record=7)
+    trace.launch("b", at=200, dur=10, start=3_010, run=10)
+    for n in range(16):
+        trace.call("cudaEventQuery", 300 + 10 * n, 5, status=0, event_record=7 + n)
+    assert reads(told(trace)) == {}
+
+
+def test_a_host_that_works_between_its_queries_does_not_poll():
+    # Queries of 1 us every 10 us, the last one ready: a tenth of the time in them. At every 4 us it
+    # is a fourth, which polls.
+    for every, found in ((10_000, {}), (4_000, {"cudaEventQuery (polling)": (1, 0, 9_000, 0, 0)})):
+        trace = TraceBuilder().launch("a", at=0, dur=10, start=20, run=2_980)
+        trace.queries(at=100, count=3, every=every, dur=1_000, status=600)
+        assert reads(told(trace)) == found
+
+
+def test_events_asked_after_in_turn_are_no_wait():
+    # As recorded of the allocator under SGLang: two not ready, then three ready, all in 21 us.
+    trace = TraceBuilder().launch("a", at=0, dur=10, start=20, run=2_980)
+    for at, status, event in ((100, 600, 7), (110, 600, 9), (120, 0, 7), (130, 0, 8), (140, 0, 9)):
+        trace.call("cudaEventQuery", at, 8, status=status, event_record=event)
+    assert reads(told(trace)) == {}
+
+
+def test_another_event_that_is_ready_ends_no_wait():
+    trace = TraceBuilder().launch("a", at=0, dur=10, start=20, run=2_980)
+    trace.call("cudaEventQuery", 100, 5, status=600, event_record=7)
+    trace.call("cudaEventQuery", 110, 5, status=0, event_record=8)
+    assert reads(told(trace)) == {}
+
+
+def test_an_event_recorded_before_a_copy_is_not_waited_for_as_if_it_were_the_copys():
+    # As SGLang's overlap loop does: a copy is queued for later, then the host waits for the event
+    # of the step before, whose work ended at 500. It returns at 1,130, long before the copy ends.
+    trace = TraceBuilder().launch("a", at=0, dur=10, start=20, run=480).record("done", 20, 5)
+    trace.launch("b", at=30, dur=10, start=600, run=9_000)
+    trace.copy("DtoH", at=1_000, dur=10, start=9_700, run=100, memory="Pinned")
+    trace.sync(at=1_100, dur=30, call="cudaEventSynchronize", row="event", event="done")
+    trace.launch("c", at=20_000, dur=10, start=20_100, run=10)
+    d = told(trace)
+    assert reads(d) == {"cudaEventSynchronize": (1, 0, 30, 0, 0)}
+    assert d.clocks.low is None or d.clocks.low <= 0
+    assert "unresolved" not in parts_of(d.devices[0])
+
+
 def test_a_query_that_was_not_ready_last_is_not_followed_by_others():
     trace = TraceBuilder().launch("a", at=0, dur=10, start=20, run=2_980)
     trace.call("cudaEventQuery", 100, 5, status=0).call("cudaEventQuery", 110, 5, status=600)

@@ -37,11 +37,13 @@ class Output:
         if self.path is not None:
             bscope.write(timeline, self.path, force=self.force)
 
-    def show(self, diagnosis: Diagnosis) -> None:
-        """Print the report, each finding with the passes that address it."""
+    def show(self, diagnosis: Diagnosis, timeline: Timeline) -> None:
+        """Print the report: findings by what they would save, with the passes that address them."""
+        from bubblescope.predict.ranking import ranked
         from bubblescope.report import as_json, terminal
         from optimizations import passes_for
 
+        diagnosis = ranked(timeline, diagnosis)
         passes = {
             n: passes_for(f.kind, f.call, f.site.file if f.site else "")
             for n, f in enumerate(diagnosis.findings)

@@ -179,6 +179,7 @@ def diagnose(
         warnings=warnings,
         clocks=clocks,
         level=timeline.meta.level or _level(timeline, joined),
+        markers=marks,
     )
 
 

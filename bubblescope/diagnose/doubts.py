@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bubblescope.diagnose.launches import NEVER, Launches
-from bubblescope.diagnose.markers import Markers
-from bubblescope.diagnose.model import Clocks, HealthNote
+from bubblescope.diagnose.model import Clocks, HealthNote, Markers
 from bubblescope.timeline import Timeline, api
 
 

@@ -52,6 +52,10 @@ _INFLATED = (
     " Every node of the graph was recorded, and that slows this very call: most of this time can "
     "be the profiler's. Measure it with a graph-level capture before acting on it."
 )
+_OWN_GAPS = (
+    "Between nodes of one graph replay, where the host has no part: what the stream thread itself "
+    "needs from one operation to the next, recorded or not. A GPU needs far less."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,8 @@ def find(
             nodes = _nodes(launches, timeline, call)
             title = f"{call} ({nodes}) runs while the device is dry"
         why = _WHY[part] + (_INFLATED if part == Part.LAUNCH_CALL and inflated else "")
+        if part == Part.GRAPH_GAP and not timeline.meta.lengthens_graphs:
+            why = _OWN_GAPS
         if part == Part.HOST_WAIT and waited_for:
             why += f" It may be for {', '.join(_place(p) for p in waited_for[:3])}."
         if part == Part.HOST_GAP:
@@ -179,7 +185,9 @@ def _most(fillers: tuple[Filler, ...]) -> str:
 
 
 def _node_level(timeline: Timeline, launches: Launches) -> np.ndarray:
-    """Mask of the host calls that are graph launches of which every node was recorded."""
+    """Mask of the graph launches that took longer because every node was recorded."""
+    if not timeline.meta.lengthens_graphs:
+        return np.zeros(len(timeline.host_calls), np.bool_)
     nodes = np.zeros(len(timeline.host_calls), np.int64)
     np.add.at(nodes, launches.of_op[launches.graph], 1)
     return nodes > 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -11,31 +10,17 @@ import numpy.typing as npt
 from bubblescope.diagnose import cycles
 from bubblescope.diagnose.bubbles import DeviceSpan, Gaps
 from bubblescope.diagnose.launches import Launches
+from bubblescope.diagnose.model import Markers
+from bubblescope.diagnose.names import generic
 from bubblescope.errors import BubblescopeError
 from bubblescope.timeline import Coded, Timeline
 from bubblescope.timeline.intervals import IntervalIndex, runs
 from bubblescope.timeline.tables import Int
 from bubblescope.timeline.threads import Threads
 
-_DIGITS = re.compile(r"\d+")
 _NOT_A_STEP = re.compile(
     r"^(nccl:|record_param_comms|gloo:|## Call CompiledFxGraph|Torch-Compiled)"
 )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Markers:
-    """Host times at which steps begin, in order, one row a step.
-
-    owner: the (rank, process) id of each. closed_end: True where the marker's own range shows
-    that its end was recorded too (annotations); graphs and cycles show only beginnings.
-    """
-
-    name: str
-    owner: Int
-    number: Int
-    start: Int
-    closed_end: bool
 
 
 def find(
@@ -55,11 +40,6 @@ def find(
         or _graph(timeline, launches)
         or _cycle(timeline, launches, threads, spans, gaps)
     )
-
-
-def generic(name: str) -> str:
-    """The name with its numbers left open: `step[DECODE] #12` is one of `step[DECODE] ##`."""
-    return _DIGITS.sub("#", name)
 
 
 def _owner_of(timeline: Timeline, launches: Launches, rank: Int, process: Int) -> Int:

@@ -144,6 +144,22 @@ class StepTable:
         return median_ns(values[self.counted()])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Markers:
+    """Host times at which steps begin, in order, one row a step.
+
+    owner: a small id of the (rank, process) of each, in the order of `host_calls`. closed_end: True
+    where the marker's own range shows that its end was recorded too (annotations); graphs and
+    cycles show only beginnings.
+    """
+
+    name: str
+    owner: Int
+    number: Int
+    start: Int
+    closed_end: bool
+
+
 def median_ns(values: Int) -> int | None:
     """Median in whole nanoseconds (the mean of the middle two, rounded down), None of nothing."""
     if not len(values):
@@ -213,6 +229,8 @@ class Finding:
     kind: "blocking read" or a part's name. ns_per_step: None where no steps were found.
     ranked: False for what only a node-level window shows, which never leads.
     call: the CUDA call concerned, where there is one.
+    predicted_saving_ns_per_step: by how much a replay without it shortens the step; None where
+    that was not predicted.
     """
 
     kind: str
@@ -225,6 +243,7 @@ class Finding:
     call: str = ""
     site: Site | None = None
     within: tuple[str, ...] = ()
+    predicted_saving_ns_per_step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +315,10 @@ class DeviceDiagnosis:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Diagnosis:
-    """Where the time went. With several devices the totals are sums over them."""
+    """Where the time went. With several devices the totals are sums over them.
+
+    markers: what begins the steps, on the host; None where nothing was found.
+    """
 
     meta: Meta
     marker: str
@@ -309,6 +331,7 @@ class Diagnosis:
     warnings: tuple[str, ...]
     clocks: Clocks
     level: str
+    markers: Markers | None = None
 
     def total(self, name: str) -> int:
         """Sum over devices of a `*_ns` figure: `total("busy_ns")`."""

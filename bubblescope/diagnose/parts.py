@@ -81,7 +81,7 @@ def stream_waits(
     waits = np.flatnonzero(calls.sync.where(lambda kind: kind == "stream wait"))
     if not len(waits):
         return result
-    until = work.event_end(waits)
+    until = work.ends(work.before_event(waits))
     previous = _launch_before_on_stream(ops.stream, launches, span)
     for who, stream in np.unique(
         np.stack([launches.owner[waits], calls.stream[waits]], 1), axis=0

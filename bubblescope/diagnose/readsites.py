@@ -6,8 +6,7 @@ import numpy as np
 
 from bubblescope.diagnose import sites
 from bubblescope.diagnose.launches import Launches
-from bubblescope.diagnose.markers import Markers
-from bubblescope.diagnose.model import ReadSite, StepTable, median_ns
+from bubblescope.diagnose.model import Markers, ReadSite, StepTable, median_ns
 from bubblescope.diagnose.price import Prices
 from bubblescope.diagnose.reads import Reads
 from bubblescope.diagnose.steps import marker_of

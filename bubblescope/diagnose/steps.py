@@ -8,8 +8,7 @@ import numpy as np
 
 from bubblescope.diagnose.bubbles import DeviceSpan, Gaps
 from bubblescope.diagnose.launches import Launches
-from bubblescope.diagnose.markers import Markers
-from bubblescope.diagnose.model import Part, Pieces, StepTable, median_ns
+from bubblescope.diagnose.model import Markers, Part, Pieces, StepTable, median_ns
 from bubblescope.timeline import Timeline
 from bubblescope.timeline.intervals import Mask, covered_before
 from bubblescope.timeline.tables import Int

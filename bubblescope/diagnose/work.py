@@ -1,4 +1,4 @@
-"""When the work that was queued before a moment ended: what waits are measured against."""
+"""Which work that was queued before a moment ended last: what waits are measured against."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ANY_STREAM = -1
 
 
 class QueuedWork:
-    """Looks up the end of the work that a process had launched before a time.
+    """Looks up the work that a process had launched before a time, and when it ended.
 
     Streams are looked up over all devices of the process: a wait may cross devices.
     """
@@ -21,44 +21,57 @@ class QueuedWork:
         self._timeline, self._launches = timeline, launches
         self._known: dict[tuple[int, int], tuple[Int, Int]] = {}
 
-    def end_before(self, owner: Int, stream: Int, time: Int) -> Int:
-        """Latest end of the operations that `owner` launched in `stream` before `time`.
+    def ends(self, op: Int) -> Int:
+        """End of each operation (row of `device_ops`), NEVER where the row is -1."""
+        known = op >= 0
+        result = np.full(len(op), NEVER, np.int64)
+        result[known] = self._timeline.device_ops.end[op[known]]
+        return result
 
-        Shapes (n,); NEVER where there is none. ANY_STREAM looks at all streams.
+    def last_before(self, owner: Int, stream: Int, time: Int) -> Int:
+        """The operation that ended last of those that `owner` launched in `stream` before `time`.
+
+        Rows of `device_ops`, shape (n,); -1 where there is none. ANY_STREAM looks at all streams.
         """
-        result = np.full(len(time), NEVER, np.int64)
+        result = np.full(len(time), -1, np.int64)
         if not len(time):
             return result
         pairs, inverse = np.unique(np.stack([owner, stream], 1), axis=0, return_inverse=True)
         inverse = inverse.reshape(-1)
         for number, (who, which) in enumerate(pairs.tolist()):
-            begins, ends = self._launched(who, which)
+            begins, latest = self._launched(who, which)
             if not len(begins):
                 continue
             rows = np.flatnonzero(inverse == number)
             before = np.searchsorted(begins, time[rows], "left")
-            result[rows] = np.where(before > 0, ends[before - 1], NEVER)
+            result[rows] = np.where(before > 0, latest[before - 1], -1)
         return result
 
-    def event_end(self, rows: Int) -> Int:
-        """End of the work before the event that each call (row of `host_calls`) waits for."""
+    def before_event(self, rows: Int) -> Int:
+        """What ended last before the event that each call (row of `host_calls`) waits for.
+
+        Rows of `device_ops`, -1 where that is not known.
+        """
         calls, owner = self._timeline.host_calls, self._launches.owner
         record = match_calls(calls, owner, owner[rows], calls.event_record[rows])
         known = (record >= 0) & (calls.event_record[rows] >= 0)
-        result = np.full(len(rows), NEVER, np.int64)
+        result = np.full(len(rows), -1, np.int64)
         stream = calls.event_stream[rows[known]]
-        result[known] = self.end_before(owner[rows[known]], stream, calls.start[record[known]])
-        result[known] = np.where(stream >= 0, result[known], NEVER)
+        found = self.last_before(owner[rows[known]], stream, calls.start[record[known]])
+        result[known] = np.where(stream >= 0, found, -1)
         return result
 
     def _launched(self, owner: int, stream: int) -> tuple[Int, Int]:
-        """Launch times in order, and the latest end of all up to each."""
+        """Launch times in order, and the operation that ended last of all up to each."""
         if (owner, stream) not in self._known:
             ops, launches = self._timeline.device_ops, self._launches
             mine = (launches.op_owner == owner) & (launches.of_op >= 0)
             if stream != ANY_STREAM:
                 mine &= ops.stream == stream
-            begin, end = launches.begin[mine], ops.end[mine]
-            order = np.argsort(begin, kind="stable")
-            self._known[owner, stream] = begin[order], np.maximum.accumulate(end[order])
+            rows = np.flatnonzero(mine)
+            rows = rows[np.argsort(launches.begin[rows], kind="stable")]
+            end = ops.end[rows]
+            is_latest = end == np.maximum.accumulate(end)
+            latest = np.maximum.accumulate(np.where(is_latest, np.arange(len(rows)), 0))
+            self._known[owner, stream] = launches.begin[rows], rows[latest]
         return self._known[owner, stream]
