@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import click
@@ -12,35 +11,10 @@ from bubblescope.cli import options
 from bubblescope.cli.output import Output
 from bubblescope.errors import BubblescopeError
 
-_STEPS = re.compile(r"^(-?\d+)?:(-?\d+)?$")
-
-
-def _steps(
-    _context: click.Context, _option: click.Parameter, value: str | None
-) -> tuple[int | None, int | None] | None:
-    """A range of steps, "A:B", either end left open."""
-    if value is None:
-        return None
-    match = _STEPS.match(value)
-    if match is None:
-        raise click.BadParameter(f"{value!r} is not a range of steps; write FIRST:LAST, as in 2:8")
-    first, last = (None if x is None else int(x) for x in match.groups())
-    if first is not None and last is not None and first >= last:
-        raise click.BadParameter(f"{value!r} holds no step; the second number must be larger")
-    return first, last
-
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--window",
-    metavar="A:B",
-    callback=_steps,
-    help="Look at steps A up to, not including, B: --window 2:8.",
-)
-@click.option(
-    "--marker", metavar="NAME", help="The range that begins each step (numbers in it left open)."
-)
+@options.window
 @options.output
 def diagnose(
     file: Path,
@@ -63,4 +37,4 @@ def diagnose(
         timeline = load(file, progress=show)
         diagnosis = run(timeline, marker=marker, window=window, progress=show)
         output.save(timeline)
-    output.show(diagnosis)
+    output.show(diagnosis, timeline)

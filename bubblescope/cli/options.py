@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,45 @@ import click
 from bubblescope.cli.output import Output
 
 Command = Callable[..., Any]
+_STEPS = re.compile(r"^(-?\d+)?:(-?\d+)?$")
+
+
+def _steps(
+    _context: click.Context, _option: click.Parameter, value: str | None
+) -> tuple[int | None, int | None] | None:
+    """A range of steps, "A:B", either end left open."""
+    if value is None:
+        return None
+    match = _STEPS.match(value)
+    if match is None:
+        raise click.BadParameter(f"{value!r} is not a range of steps; write FIRST:LAST, as in 2:8")
+    first, last = (None if x is None else int(x) for x in match.groups())
+    if first is not None and last is not None and first >= last:
+        raise click.BadParameter(f"{value!r} holds no step; the second number must be larger")
+    return first, last
+
+
+def names(_context: click.Context, _option: click.Parameter, value: str | None) -> list[str] | None:
+    """A list of names with commas between; "none" is the empty one."""
+    if value is None:
+        return None
+    given = [name.strip() for name in value.split(",") if name.strip()]
+    return [] if given == ["none"] else given
+
+
+def window(command: Command) -> Command:
+    """--window and --marker of a recording."""
+    command = click.option(
+        "--marker",
+        metavar="NAME",
+        help="The range that begins each step (numbers in it left open).",
+    )(command)
+    return click.option(
+        "--window",
+        metavar="A:B",
+        callback=_steps,
+        help="Look at steps A up to, not including, B: --window 2:8.",
+    )(command)
 
 
 def output(command: Command) -> Command:

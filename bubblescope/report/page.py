@@ -53,11 +53,12 @@ class Page:
         # 16 colours would make kinds alike: letters tell them apart there, as without colour.
         self.colours = not console.no_color and console.color_system in ("256", "truecolor")
 
-    def put(self, line: Text | str = "", indent: int = 0) -> None:
-        """Print one line, cut at the page's width."""
+    def put(self, line: Text | str = "", indent: int = 0, *, whole: bool = False) -> None:
+        """Print one line, cut at the page's width but for one that must stay `whole`."""
         text = Text(" " * indent).append_text(Text(line) if isinstance(line, str) else line)
         text.rstrip()
-        text.truncate(self.width, overflow="crop")
+        if not whole:
+            text.truncate(self.width, overflow="crop")
         # A name may hold what the output cannot encode: a "?" there beats a traceback.
         text.plain = text.plain.encode(self.console.encoding, "replace").decode(
             self.console.encoding, "replace"

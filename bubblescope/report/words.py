@@ -24,6 +24,11 @@ def clean(name: str) -> str:
     return "".join("?" if unicodedata.category(c) in _UNSAFE else c for c in spaced).strip()
 
 
+def encodable(name: str) -> str:
+    """The name as recorded, for JSON, but for lone surrogates, which no UTF-8 can hold."""
+    return name.encode("utf-8", "replace").decode("utf-8")
+
+
 def middle(text: str, width: int, ellipsis: str) -> str:
     """The text in at most `width` cells, shortened in its middle: both ends of a name tell."""
     if cell_len(text) <= width:
