@@ -22,11 +22,18 @@ class SeqLenSync(PassEntry):
     addresses: tuple[Addresses, ...] = (
         Addresses("blocking read", r"^cpuStreamSynchronize$"),
         Addresses(
-            "blocking read", r"^cudaStreamSynchronize$", r"targets[/\\]ling[/\\]scheduler\.py$"
+            "blocking read",
+            r"^cudaStreamSynchronize$",
+            r"(targets[/\\]ling[/\\]scheduler|sglang[/\\].*[/\\]overlap_utils)\.py$",
         ),
     )
-    targets: tuple[str, ...] = ("ling",)
+    targets: tuple[str, ...] = ("ling", "sglang")
     gate: str = "256 greedy tokens equal with the pass on and off"
+    live: bool = True
+    models: tuple[str, ...] = (
+        # The function of the embedded loop, SGLang's file, and SGLang recorded without stacks.
+        "read:_read_length|overlap_utils.py|cudaStreamSynchronize in scheduler.run_batch",
+    )
 
     def applied(self, target: Any) -> AbstractContextManager[None]:
         """The hook is `length_stays_on_device`, a Switch of the target."""

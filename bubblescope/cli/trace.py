@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Literal
 
 import click
@@ -15,14 +16,9 @@ from bubblescope.cli.output import Output
 from bubblescope.diagnose import diagnose
 from bubblescope.errors import BubblescopeError
 from bubblescope.targets import registry as targets
-from bubblescope.targets.record import record
+from bubblescope.targets.record import Recording, RecordsItself, record
 from bubblescope.targets.target import Target
 from bubblescope.tracing import command
-
-
-def _names(_context: click.Context, _option: click.Parameter, value: str | None) -> list[str]:
-    """A list of names with commas between."""
-    return [name.strip() for name in value.split(",") if name.strip()] if value else []
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -33,10 +29,13 @@ def _names(_context: click.Context, _option: click.Parameter, value: str | None)
     "--steps", default=10, show_default=True, type=click.IntRange(1), help="How many steps."
 )
 @click.option(
-    "--target", default=None, metavar="NAME", help="What to run: ling (the default), see README."
+    "--target", default=None, metavar="NAME", help="What to run: ling (the default) or sglang."
 )
 @click.option(
-    "--passes", metavar="A,B", callback=_names, help="Passes to put on it; `bubblescope passes`."
+    "--passes",
+    metavar="A,B",
+    callback=options.names,
+    help="Passes to put on it, or none; sglang is as it ships where not given.",
 )
 @click.option(
     "--device",
@@ -47,6 +46,14 @@ def _names(_context: click.Context, _option: click.Parameter, value: str | None)
     "--accept-length",
     type=click.FloatRange(0),
     help="Simulated acceptance, mean tokens a step; 0: the drafts must be right.",
+)
+@click.option("--model", metavar="PATH", help="Of sglang; one rank's slice of Ling-3.0-flash else.")
+@click.option("--tp", type=click.IntRange(1), help="Of sglang: tensor-parallel ranks.")
+@click.option(
+    "--engine",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Of sglang: an argument of sglang.Engine; may be repeated.",
 )
 @click.option(
     "--level",
@@ -63,18 +70,29 @@ def _names(_context: click.Context, _option: click.Parameter, value: str | None)
     type=click.IntRange(1),
     help="Of a program: records after which a process stops recording.",
 )
+@click.option(
+    "--max-seconds",
+    default=command.MAX_SECONDS,
+    show_default=True,
+    type=click.FloatRange(0, min_open=True),
+    help="The same where torch.profiler must stand in for CUPTI, from the first use of CUDA on.",
+)
 @options.output
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM [ARGS]...]")
 def trace(
     step: int,
     steps: int,
     target: str | None,
-    passes: list[str],
+    passes: list[str] | None,
     device: Literal["cuda", "cpu"] | None,
     accept_length: float | None,
+    model: str | None,
+    tp: int | None,
+    engine: tuple[str, ...],
     level: Literal["graph", "node"],
     marker: str | None,
     max_operations: int,
+    max_seconds: float,
     words: tuple[str, ...],
     output: Output,
 ) -> None:
@@ -87,7 +105,14 @@ def trace(
     if not words:
         if marker is not None:
             raise BubblescopeError("--marker is for a program; a target marks its own steps")
-        made = targets.get(target or "ling", device=device, accept_length=accept_length)
+        made = targets.get(
+            target or "ling",
+            device=device,
+            accept_length=accept_length,
+            model=model,
+            tp=tp,
+            engine=engine or None,
+        )
         _target(made, passes, step, steps, level, output)
         return
     for name, value in (
@@ -95,36 +120,68 @@ def trace(
         ("--passes", passes),
         ("--device", device),
         ("--accept-length", accept_length),
+        ("--model", model),
+        ("--tp", tp),
+        ("--engine", engine),
     ):
         if value:
             raise BubblescopeError(f"{name} is for a target; leave it out, or the program")
     traced = command.trace(
-        words, step=step, steps=steps, level=level, marker=marker, max_operations=max_operations
+        words,
+        step=step,
+        steps=steps,
+        level=level,
+        marker=marker,
+        max_operations=max_operations,
+        max_seconds=max_seconds,
     )
     for note in traced.notes:
         click.echo(one_line(f"bubblescope: {note}"), err=True)
     if traced.diagnosis is not None and traced.timeline is not None:
         output.save(traced.timeline)
-        output.show(traced.diagnosis)
+        output.show(traced.diagnosis, traced.timeline)
     sys.exit(traced.exit_code or (0 if traced.diagnosis is not None else 2))
 
 
 def _target(
-    target: Target, passes: list[str], step: int, steps: int, level: str, output: Output
+    target: Target, passes: list[str] | None, step: int, steps: int, level: str, output: Output
 ) -> None:
-    from optimizations.registry import applied
-
-    with progress.bar() as show, applied(passes, target):
-        found = target.backends()
-        backend = next((b for b in found if b.level == level), found[0])
-        if isinstance(backend, Prepared):
-            backend.prepare()  # it sees only graphs captured from now on
-        show("starting", 0.0)
-        target.start()
-        try:
-            recording = record(target, backend, first=step, steps=steps, progress=show)
-        finally:
-            target.stop()
+    with progress.bar() as show:
+        recording = record_target(target, passes, step, steps, level, show)
         diagnosis = diagnose(recording.timeline, window=recording.window, progress=show)
         output.save(recording.timeline)
-    output.show(diagnosis)
+    output.show(diagnosis, recording.timeline)
+
+
+def record_target(
+    target: Target,
+    passes: list[str] | None,
+    step: int,
+    steps: int,
+    level: str,
+    show: Callable[[str, float], None],
+) -> Recording:
+    """Run a target with passes on it up to the steps asked for, record these, and stop it."""
+    from optimizations.registry import applied
+
+    if passes is not None and hasattr(target, "as_shipped"):
+        target.as_shipped = False
+    with applied(passes or [], target):
+        try:
+            return _recording(target, step, steps, level, show)
+        finally:
+            target.stop()
+
+
+def _recording(
+    target: Target, step: int, steps: int, level: str, show: Callable[[str, float], None]
+) -> Recording:
+    show("starting", 0.0)
+    if isinstance(target, RecordsItself):
+        return target.record(level, step, steps, show)
+    found = target.backends()
+    backend = next((b for b in found if b.level == level), found[0])
+    if isinstance(backend, Prepared):
+        backend.prepare()  # it sees only graphs captured from now on
+    target.start()
+    return record(target, backend, first=step, steps=steps, progress=show)

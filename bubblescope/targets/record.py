@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Protocol, runtime_checkable
 
 from msgspec import structs
 
@@ -17,8 +18,9 @@ from bubblescope.timeline import Timeline
 
 LEAD = 2
 """Steps recorded before the first one asked for, so that its beginning is known."""
-TIMED, TIMED_MOST = 20, 200
-"""Steps before the recording whose median is taken: at least, and the last ones at most."""
+TIMED = 20
+"""The last steps before the recording, whose median is taken. Earlier ones are shorter where the
+attention's time grows with the sequence (SGLang's slice on an H200: 0.09 ms every 20 steps)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,6 +29,17 @@ class Recording:
 
     timeline: Timeline
     window: tuple[int, int]
+
+
+@runtime_checkable
+class RecordsItself(Protocol):
+    """A target that runs elsewhere and records itself there, at level "graph" or "node"."""
+
+    def record(
+        self, level: str, first: int, steps: int, progress: Callable[[str, float], None] = ...
+    ) -> Recording:
+        """Record steps [first, first + steps)."""
+        ...
 
 
 def record(
@@ -62,7 +75,7 @@ def record(
     about = target.about()
     run = f"{target.name}: {', '.join(about[k] for k in ('model', 'acceptance') if k in about)}"
     timeline = assemble(backend, tables, marks.table(), source or target.name, {"run": run} | about)
-    periods = sorted(b - a for a, b in pairwise(returned[-TIMED_MOST:]))
+    periods = sorted(b - a for a, b in pairwise(returned[-TIMED:]))
     if len(returned) >= TIMED:
         meta = structs.replace(timeline.meta, unprofiled_step_ns=periods[len(periods) // 2])
         timeline = replace(timeline, meta=meta)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
+from inspect import signature
 from typing import Any, cast
 
 from bubblescope.errors import BubblescopeError
 from bubblescope.targets.target import Target
 
-_TARGETS = {"ling": ("bubblescope.targets.ling.target", "Ling")}
+_TARGETS = {
+    "ling": ("bubblescope.targets.ling.target", "Ling"),
+    "sglang": ("bubblescope.targets.sglang.target", "SGLang"),
+}
 """Module and class of each; the module is imported only when its target is asked for."""
 
 
@@ -28,6 +33,8 @@ def get(name: str, **options: Any) -> Target:
     module, made = _TARGETS[name]
     try:
         found = getattr(import_module(module), made)
+        if name == "sglang" and find_spec("sglang") is None:
+            raise ModuleNotFoundError(name="sglang")
     except ModuleNotFoundError as error:
         if error.name is not None and error.name.startswith("bubblescope"):
             raise
@@ -35,4 +42,11 @@ def get(name: str, **options: Any) -> Target:
             f"target {name}: needs {error.name}, which is not installed; "
             f"pip install 'bubblescope[{name}]'"
         ) from None
-    return cast(Target, found(**options))
+    known = signature(found).parameters
+    for option, value in options.items():
+        if value is not None and option not in known:
+            fitting = ", ".join(f"--{k.replace('_', '-')}" for k in known if k in options)
+            raise BubblescopeError(
+                f"target {name} has no --{option.replace('_', '-')}; it takes {fitting}"
+            )
+    return cast(Target, found(**{k: v for k, v in options.items() if v is not None}))

@@ -1,0 +1,60 @@
+"""The process that holds the engine: starts it, generates when told to, and ends with it.
+
+Orders come as lines of JSON on standard input, answers go the same way through a file descriptor
+of their own, since SGLang writes to standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from typing import Any
+
+
+def main(answers: int) -> None:
+    """Obey orders until there are no more."""
+    with os.fdopen(answers, "w") as out:
+
+        def answer(**said: Any) -> None:
+            out.write(json.dumps(said) + "\n")
+            out.flush()
+
+        engine = None
+        try:
+            order = json.loads(sys.stdin.readline())
+            import sglang
+
+            engine = sglang.Engine(**order["arguments"])
+            answer(ok=True, sglang=sglang.__version__)
+            for line in sys.stdin:
+                order = json.loads(line)
+                answer(ok=True, **_obey(engine, order))
+        except Exception as error:
+            traceback.print_exc()
+            answer(ok=False, problem=f"{type(error).__name__}: {error}")
+        finally:
+            if engine is not None:
+                engine.shutdown()
+
+
+def _obey(engine: Any, order: dict[str, Any]) -> dict[str, Any]:
+    """One order: "call" a method of the scheduler, "profile", or "generate"."""
+    if order["do"] == "call":
+        engine.collective_rpc(order["method"], **order["parameters"])
+        return {}
+    if order["do"] == "profile":
+        engine.start_profile(**order["parameters"])
+        return {}
+    made = engine.generate(
+        input_ids=order["prompt"],
+        sampling_params={"temperature": 0, "max_new_tokens": order["tokens"], "ignore_eos": True},
+    )
+    meta = made["meta_info"]
+    kept = ("completion_tokens", "spec_accept_length", "e2e_latency", "spec_verify_ct")
+    return {"ids": made["output_ids"], "meta": {k: meta[k] for k in kept if k in meta}}
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,123 @@
+"""How the engine is started: a user's model and flags, or the slice of Ling-3.0-flash."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bubblescope.errors import BubblescopeError
+
+SLICE = Path(__file__).parent / "ling_slice"
+"""A model folder of one file: the shapes of one of four tensor-parallel ranks, 63 GB in bf16."""
+_SPECULATION = {
+    "speculative_algorithm": "NEXTN",
+    "speculative_num_steps": 5,
+    "speculative_eagle_topk": 1,
+    "speculative_num_draft_tokens": 6,
+}
+_SLICE_ARGUMENTS: dict[str, Any] = {
+    "load_format": "dummy",
+    "skip_tokenizer_init": True,
+    "attention_backend": "triton",
+    "sampling_backend": "pytorch",
+    "context_length": 16_384,
+    "mem_fraction_static": 0.85,
+    "dtype": "bfloat16",
+    **_SPECULATION,
+}
+"""As the slice runs on one H200: dummy weights, NEXTN with six tokens to verify."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What an engine is started with.
+
+    arguments: of sglang.Engine. accept_length: mean tokens a step that acceptance is simulated
+    with, 0 where the drafts must be right.
+    """
+
+    arguments: dict[str, Any]
+    accept_length: float
+
+    @classmethod
+    def of(
+        cls,
+        model: str | None,
+        tp: int | None,
+        engine: tuple[str, ...],
+        accept_length: float | None,
+    ) -> Settings:
+        """From what the command line says.
+
+        Args:
+            model: a model path; the slice with dummy weights where None.
+            tp: tensor-parallel ranks.
+            engine: more arguments of sglang.Engine, "name=value"; a value is JSON or a string.
+            accept_length: simulated acceptance; where None, 3.25 for dummy weights, else none.
+
+        Raises:
+            BubblescopeError: an argument that is no name=value.
+        """
+        arguments: dict[str, Any] = {
+            "model_path": model or str(SLICE),
+            "disable_radix_cache": True,
+            "max_running_requests": 1,
+        }
+        if model is None:
+            arguments |= _SLICE_ARGUMENTS
+        if tp is not None:
+            arguments["tp_size"] = tp
+        for text in engine:
+            name, equals, value = text.partition("=")
+            if not equals or not name.isidentifier():
+                raise BubblescopeError(
+                    f"--engine {text!r}: write NAME=VALUE, an argument of sglang.Engine"
+                )
+            arguments[name] = _value(value)
+        if arguments.get("speculative_algorithm") is None:
+            for name in _SPECULATION:
+                arguments.pop(name, None)
+        elif "speculative_draft_model_path" not in arguments and model is None:
+            arguments["speculative_draft_model_path"] = arguments["model_path"]
+        dummy = arguments.get("load_format") == "dummy"
+        if accept_length is None:
+            accept_length = 3.25 if dummy and "speculative_algorithm" in arguments else 0.0
+        return cls(arguments, accept_length)
+
+    @property
+    def most_tokens(self) -> int:
+        """Tokens that a step can give at most."""
+        return int(self.arguments.get("speculative_num_draft_tokens") or 1)
+
+    def tokens(self, steps: int) -> int:
+        """New tokens to ask for so that the engine makes so many decode steps."""
+        mean = self.accept_length or self.most_tokens
+        # A random walk of the simulated lengths stays within this by far.
+        return int(steps * mean * 1.1) + 10 * self.most_tokens
+
+    def about(self) -> dict[str, str]:
+        """What a report must say of it."""
+        a = self.arguments
+        own = Path(a["model_path"]) != SLICE
+        said = {
+            "model": str(a["model_path"]) if own else "Ling-3.0-flash, 42 layers, SGLang",
+            "weights": "dummy" if a.get("load_format") == "dummy" else "of the model folder",
+            "shard": f"{a.get('tp_size', 1)} tensor-parallel ranks"
+            if own
+            else "the slice of one of 4 tensor-parallel ranks, without all-reduce",
+            "acceptance": f"simulated acceptance, {self.accept_length:g} tokens a step in the mean"
+            if self.accept_length
+            else "the model's own",
+        }
+        shown = {k: v for k, v in a.items() if k not in ("model_path", "load_format", "tp_size")}
+        said["engine"] = " ".join(f"{k}={json.dumps(v)}" for k, v in sorted(shown.items()))
+        return said
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
