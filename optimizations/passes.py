@@ -33,7 +33,9 @@ class PassEntry:
     name, summary: what it is called and, in one sentence, what it does. addresses: the findings
     that it helps against. targets: names of the targets that it can be put on. needs: hardware and
     other passes, in words or by name. keeps_bits: the same results, bit by bit; else it rounds.
-    gate: how its correctness is checked.
+    gate: how its correctness is checked. live: it can be put on and taken off between two steps of
+    a target that runs; else only while the target is stopped. models: what it does, as
+    `bubblescope.predict.parse` reads it: "read:PATTERN" and the like.
     """
 
     name: str
@@ -43,6 +45,8 @@ class PassEntry:
     needs: tuple[str, ...] = ()
     keeps_bits: bool = True
     gate: str = ""
+    live: bool = False
+    models: tuple[str, ...] = ()
 
     def applied(self, target: Any) -> AbstractContextManager[None]:
         """The pass is on until this exits, which leaves no trace, whatever else was on or off.

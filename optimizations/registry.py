@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from bubblescope.errors import BubblescopeError
+from optimizations import unlisted
 from optimizations.passes import Addresses, PassEntry
 from optimizations.seq_len_sync import SeqLenSync
 
@@ -22,7 +23,7 @@ def passes_for(kind: str, call: str, file: str = "") -> tuple[str, ...]:
 
 
 def get(name: str) -> PassEntry:
-    """The pass of that name.
+    """The pass of that name; "package.module:Class" is one that is not listed.
 
     Raises:
         BubblescopeError: there is none.
@@ -30,8 +31,23 @@ def get(name: str) -> PassEntry:
     for entry in PASSES:
         if entry.name == name:
             return entry
+    if ":" in name:
+        return unlisted.load(name)
     known = ", ".join(p.name for p in PASSES) or "none"
     raise BubblescopeError(f"no pass {name!r}; there are: {known}")
+
+
+def check(entry: PassEntry, target: str) -> None:
+    """Raise where a pass cannot be put on the target of that name.
+
+    Raises:
+        BubblescopeError: it was not made for it.
+    """
+    if target not in entry.targets:
+        raise BubblescopeError(
+            f"pass {entry.name}: not made for target {target}, "
+            f"only for {', '.join(entry.targets) or 'none'}"
+        )
 
 
 @contextmanager
@@ -43,11 +59,7 @@ def applied(names: Sequence[str], target: Any) -> Iterator[None]:
     """
     chosen = [get(name) for name in dict.fromkeys(names)]
     for entry in chosen:
-        if target.name not in entry.targets:
-            raise BubblescopeError(
-                f"pass {entry.name}: not made for target {target.name}, "
-                f"only for {', '.join(entry.targets) or 'none'}"
-            )
+        check(entry, target.name)
     with ExitStack() as stack:
         for entry in chosen:
             stack.enter_context(entry.applied(target))

@@ -207,10 +207,10 @@ def test_a_context_too_short_for_a_request_is_refused() -> None:
 
 
 def test_targets_by_name() -> None:
-    assert registry.names() == ("ling",)
+    assert registry.names() == ("ling", "sglang")
     assert registry.get("ling", seed=4).name == "ling"
-    with pytest.raises(BubblescopeError, match="no target 'sglang'; there are: ling"):
-        registry.get("sglang")
+    with pytest.raises(BubblescopeError, match="no target 'vllm'; there are: ling, sglang"):
+        registry.get("vllm")
 
 
 def test_step_marks() -> None:

@@ -88,7 +88,7 @@ def test_what_the_registry_lists() -> None:
     assert [p.name for p in registry.PASSES] == ["seq-len-sync"]
     entry = registry.get("seq-len-sync")
     assert isinstance(entry, SeqLenSync)
-    assert entry.targets == ("ling",)
+    assert entry.targets == ("ling", "sglang")
     assert entry.keeps_bits
     assert entry.needs == ()
     assert entry.summary.endswith(".")
@@ -96,5 +96,7 @@ def test_what_the_registry_lists() -> None:
     assert registry.passes_for("blocking read", "cpuEventSynchronize") == ()
     cuda = "blocking read", "cudaStreamSynchronize"
     assert registry.passes_for(*cuda, "/x/targets/ling/scheduler.py") == ("seq-len-sync",)
+    of_sglang = "/x/sglang/srt/managers/overlap_utils.py"
+    assert registry.passes_for(*cuda, of_sglang) == ("seq-len-sync",)
     assert registry.passes_for(*cuda, "/x/overlap_utils.py") == registry.passes_for(*cuda) == ()
     assert registry.passes_for("host gap", "cpuStreamSynchronize") == ()

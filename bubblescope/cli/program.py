@@ -14,7 +14,17 @@ import click
 from bubblescope.cli.lines import one_line
 from bubblescope.errors import BubblescopeError
 
-COMMANDS = ("trace", "diagnose", "doctor", "passes")
+COMMANDS = (
+    "trace",
+    "diagnose",
+    "predict",
+    "compare",
+    "check",
+    "ablate",
+    "kernels",
+    "doctor",
+    "passes",
+)
 """Every command, in the order of the help text; each is a module of that name beside this one."""
 
 

@@ -110,6 +110,7 @@ class FindingJson(msgspec.Struct, frozen=True):
     exposed_idle_ns: int
     exposed_idle_ns_per_step: int | None
     share: float | None
+    predicted_saving_ns_per_step: int | None
     ranked: bool
     call: str
     site: SiteJson | None
@@ -282,6 +283,7 @@ def _finding(finding: Finding, passes: Sequence[str]) -> FindingJson:
         exposed_idle_ns=int(finding.exposed_idle_ns),
         exposed_idle_ns_per_step=_whole(finding.exposed_idle_ns_per_step),
         share=_float(finding.share),
+        predicted_saving_ns_per_step=_whole(finding.predicted_saving_ns_per_step),
         ranked=bool(finding.ranked),
         call=_text(finding.call),
         site=_site(finding.site),

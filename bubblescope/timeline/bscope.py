@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import IO
@@ -25,6 +23,9 @@ from bubblescope.timeline.tables import (
     Table,
 )
 from bubblescope.timeline.timeline import Timeline
+from bubblescope.whole import refuse_existing, written
+
+__all__ = ["TABLES", "VERSION", "read", "refuse_existing", "write"]
 
 VERSION = 1
 TABLES: dict[str, type[Table]] = {
@@ -50,39 +51,10 @@ class _Head(_Version):
 
 
 def write(timeline: Timeline, path: Path, *, force: bool = False) -> None:
-    """Write `timeline` to `path`; an existing file is replaced only with `force`.
-
-    The bytes go to a temporary file beside `path` and take its name in one step, so that no
-    reader ever sees half a file and an interrupted run leaves nothing behind.
-    """
+    """Write `timeline` to `path`, whole or not at all; over a file only with `force`."""
     refuse_existing(path, force=force)
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise BubblescopeError(f"{path}: cannot write here: {error.strerror}") from None
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as out:
-            _write_zip(timeline, out)
-            out.flush()
-            os.fsync(out.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # mkstemp made it private
-        temporary.replace(path)
-    except BaseException as error:
-        temporary.unlink()
-        if isinstance(error, OSError):
-            raise BubblescopeError(f"{path}: not written: {error.strerror}") from None
-        raise
-
-
-def refuse_existing(path: Path, *, force: bool) -> None:
-    """Raise where `path` exists and may not be replaced, before any work is done for it."""
-    if path.is_dir():
-        raise BubblescopeError(f"{path}: is a folder; name a file to write")
-    if path.exists() and not force:
-        raise BubblescopeError(f"{path}: exists already; --force replaces it")
+    with written(path) as out:
+        _write_zip(timeline, out)
 
 
 def _write_zip(timeline: Timeline, out: IO[bytes]) -> None:

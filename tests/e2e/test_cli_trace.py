@@ -81,7 +81,7 @@ def test_the_recording_is_diagnosed_again(recorded):
     ("words", "said"),
     [
         (("--passes", "nope"), "no pass 'nope'; there are: seq-len-sync"),
-        (("--target", "nope"), "no target 'nope'; there are: ling"),
+        (("--target", "nope"), "no target 'nope'; there are: ling, sglang"),
         (("--marker", "x"), "--marker is for a program; a target marks its own steps"),
         (
             ("--passes", "seq-len-sync", "--", "python", "x.py"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from bubblescope.errors import BubblescopeError
+
 
 @dataclass(frozen=True, slots=True)
 class Config:
@@ -56,6 +58,21 @@ class Config:
     def is_mla(self, layer: int) -> bool:
         """Whether a layer (0-based) is MLA."""
         return (layer + 1) % self.group == 0
+
+    def with_layers(self, layers: int) -> Config:
+        """The same with fewer layers: it keeps the limits of the last ones.
+
+        Raises:
+            BubblescopeError: it has not so many.
+        """
+        if not 1 <= layers <= self.layers:
+            raise BubblescopeError(f"target ling: has {self.layers} layers, so 1 to {self.layers}")
+        return replace(
+            self,
+            layers=layers,
+            swiglu_limit=self.swiglu_limit[-layers:],
+            shared_swiglu_limit=self.shared_swiglu_limit[-layers:],
+        )
 
     @classmethod
     def tp4_rank(cls) -> Config:

@@ -29,7 +29,7 @@ class Kda:
         self.a_log = weights.normal(c.heads, 1, std=0.5, dtype=torch.float32)
         self.dt_bias = weights.normal(c.heads, c.head_dim, std=0.5, dtype=torch.float32) - 3
         self.norm = weights.near_one(c.head_dim)
-        self.out = weights.linear(c.hidden, inner)
+        self.out = weights.branch_out(c.hidden, inner)
         fp32 = torch.float32
         self.state = weights.zeros(c.heads, c.head_dim, c.head_dim, dtype=fp32)
         self.history = weights.zeros(c.conv_width - 1, 3 * inner)

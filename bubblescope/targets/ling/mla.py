@@ -39,7 +39,7 @@ class Mla:
         self.key = weights.linear(c.nope_dim, c.kv_rank, c.heads)
         self.value = weights.linear(c.value_dim, c.kv_rank, c.heads)
         self.gate = weights.linear(c.heads, c.hidden)
-        self.out = weights.linear(c.hidden, c.heads * c.value_dim)
+        self.out = weights.branch_out(c.hidden, c.heads * c.value_dim)
         self.cache = weights.zeros(c.context, c.kv_rank + c.rope_dim)
         self._range = torch.arange(c.context, device=weights.device)
         turns = c.rope_theta ** (

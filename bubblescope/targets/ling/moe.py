@@ -16,7 +16,7 @@ class Dense:
     def __init__(self, hidden: int, width: int, limit: float, weights: Weights) -> None:
         self._limit = limit
         self.into = weights.linear(2 * width, hidden)
-        self.out = weights.linear(hidden, width)
+        self.out = weights.branch_out(hidden, width)
 
     def __call__(self, x: Tensor) -> Tensor:
         """x: (tokens, hidden)."""
@@ -36,7 +36,7 @@ class Moe:
         self.router = weights.normal(c.experts, c.hidden, std=c.hidden**-0.5, dtype=torch.float32)
         self.bias = weights.normal(c.experts, std=0.01, dtype=torch.float32)
         self.into = weights.linear(2 * c.expert_width, c.hidden, c.experts)
-        self.out = weights.linear(c.hidden, c.expert_width, c.experts)
+        self.out = weights.branch_out(c.hidden, c.expert_width, c.experts)
         self.shared = Dense(c.hidden, c.shared_width, shared_limit, weights)
         self.chosen: Tensor | None = None
 

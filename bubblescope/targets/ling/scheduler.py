@@ -8,6 +8,7 @@ host, as SGLang did for this model before its pull request 32219.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,11 +53,13 @@ class _Pending:
 class Scheduler:
     """Runs decode steps of one request at a time.
 
-    length_stays_on_device: the hook of the pass seq-len-sync. tokens: all that were given out.
+    length_stays_on_device: the hook of the pass seq-len-sync. before_stage: called with a stage's
+    name before it is launched. tokens: all that were given out.
     """
 
     def __init__(self, device: Device, loop: Loop, keep: Switch) -> None:
         self._device, self._loop, self.length_stays_on_device = device, loop, keep
+        self.before_stage: Callable[[str], None] | None = None
         self.tokens: list[int] = []
         self.steps = 0
         c = loop.config
@@ -75,9 +78,10 @@ class Scheduler:
         self._slots.copy_(torch.arange(c.context).view(-1, c.page))
         self._pending: deque[_Pending] = deque()
         bodies = {"plan and draft": loop.plan_and_draft, "reset": loop.reset}
+        bodies["rewind"] = loop.rewind_schedule
         bodies |= {stage: getattr(loop, stage) for stage in STAGES}
         self._graphs = {name: device.capture(name, body) for name, body in bodies.items()}
-        loop.rewind_schedule()  # the captures ran every stage
+        device.replay(self._graphs["rewind"])  # the captures ran every stage
         self._begin(Request(0))
 
     def step(self) -> None:
@@ -96,6 +100,8 @@ class Scheduler:
                     self._allocate(request, length + self._window)
                     self._send_plan(request, length, self._plans[turn])
             for stage in STAGES:
+                if self.before_stage is not None:
+                    self.before_stage(stage)
                 with device.annotate(stage):
                     device.replay(self._graphs[draft if stage == "draft" else stage])
                 if stage == "commit":  # results are final: they need not wait for the extend
@@ -116,6 +122,15 @@ class Scheduler:
         while self._pending:
             self._take_results()
         self._device.synchronize()  # what a step launches after its results
+
+    def rewind(self) -> None:
+        """Take up a new request, with simulated acceptance from its beginning.
+
+        Waits for the steps launched. The steps that follow are those that followed the start.
+        """
+        self.finish()
+        self._device.replay(self._graphs["rewind"])
+        self._begin(Request(self._request.number + 1))
 
     def _read_length(self) -> int:
         """The sequence length, once all steps launched so far are done."""

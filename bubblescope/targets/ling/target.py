@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import torch
 
 from bubblescope.capture.backend import Backend
 from bubblescope.errors import BubblescopeError
+from bubblescope.targets.gated import Gated
 from bubblescope.targets.ling import accept
 from bubblescope.targets.ling.config import Config
-from bubblescope.targets.ling.cuda import Cuda
+from bubblescope.targets.ling.cuda import Cuda, EagerCuda
+from bubblescope.targets.ling.floor import step_bytes
 from bubblescope.targets.ling.loop import Loop
 from bubblescope.targets.ling.moe import Moe
 from bubblescope.targets.ling.recorder import StreamThreadBackend
@@ -30,9 +33,13 @@ class Ling:
         seed: of weights and acceptance.
         accept_length: mean tokens a step, by simulated acceptance; where None, 2.5 with 3 drafts
             and 3.25 with 5; 0: the drafts must be right.
+        layers: the last so many only; all where None.
+        graphs: on CUDA, False launches each stage operation by operation.
     """
 
     name = "ling"
+    _branch = 1.0
+    """See `Weights`."""
 
     def __init__(
         self,
@@ -40,12 +47,18 @@ class Ling:
         config: Config | None = None,
         seed: int = 0,
         accept_length: float | None = None,
+        layers: int | None = None,
+        graphs: bool = True,
     ) -> None:
         self._cuda = torch.cuda.is_available() if device is None else device == "cuda"
         self.config = config or (Config.tp4_rank() if self._cuda else Config.tiny())
+        if layers is not None:
+            self.config = self.config.with_layers(layers)
         if accept_length is None:
             accept_length = 3.25 if self.config.drafts > 3 else 2.5
-        self._seed, self._accept_length = seed, accept_length
+        if not (graphs or self._cuda):
+            raise BubblescopeError("target ling: the CPU stream thread runs graphs only")
+        self._seed, self._accept_length, self._graphs = seed, accept_length, graphs
         self.length_stays_on_device = Switch()
         self._device: StreamThread | Cuda | None = None
         self._scheduler: Scheduler | None = None
@@ -80,20 +93,31 @@ class Ling:
         if self._device is not None:
             raise BubblescopeError("target ling: runs already; stop it before starting it again")
         c = self.config
-        schedule, at = None, "cuda" if self._cuda else "cpu"
-        if self._accept_length:
-            schedule = accept.schedule(self._accept_length, c.drafts, self._seed, at)
-        device = Cuda() if self._cuda else StreamThread()
+        device = self._new_device()
         try:
-            dtype = torch.bfloat16 if self._cuda else torch.float32
-            weights = Weights(self._seed, device.torch_device, dtype)
-            loop = Loop(c, weights, schedule)
+            schedule, at = None, device.torch_device
+            if self._accept_length:
+                schedule = accept.schedule(self._accept_length, c.drafts, self._seed, at)
+            loop = self._new_loop(Weights, schedule)
             scheduler = Scheduler(device, loop, self.length_stays_on_device)
         except BaseException:
             device.close()
             raise
         self._device, self._loop, self._scheduler = device, loop, scheduler
         self.tokens = scheduler.tokens
+
+    def _new_device(self) -> StreamThread | Cuda:
+        if not self._cuda:
+            return StreamThread()
+        return Cuda() if self._graphs else EagerCuda()
+
+    def _new_loop(self, weights: type[Weights], schedule: torch.Tensor | None) -> Loop:
+        made = weights(self._seed, "cuda" if self._cuda else "cpu", self._dtype, self._branch)
+        return Loop(self.config, made, schedule)
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return torch.bfloat16 if self._cuda else torch.float32
 
     def step(self) -> None:
         """One decode step: it is launched, and the one before it is done when this returns."""
@@ -106,6 +130,19 @@ class Ling:
         if self._scheduler is not None:
             self._scheduler.finish()
 
+    def rewind(self) -> None:
+        """Wait for all steps; those that follow are the same as after `start`."""
+        if self._scheduler is None:
+            raise BubblescopeError("target ling: is not started")
+        self._scheduler.rewind()
+
+    def floor_bytes(self) -> int | None:
+        """Bytes that a step must read; None on the CPU, where caches hold the tiny model."""
+        if self._loop is None:
+            raise BubblescopeError("target ling: is not started")
+        self.finish()
+        return step_bytes(self._loop) if self._cuda else None
+
     def stop(self) -> None:
         """Finish and give everything back; `tokens` stays."""
         if self._device is not None:
@@ -115,6 +152,14 @@ class Ling:
             finally:
                 self._device = self._loop = self._scheduler = None
                 device.close()
+
+    def gated(self) -> Gated:
+        """The same loop for the gates: drafts are replayed, and the model itself accepts them."""
+        from bubblescope.targets.ling.gated import GatedLing
+
+        at: Literal["cuda", "cpu"] = "cuda" if self._cuda else "cpu"
+        config = replace(self.config, last_token=-1)  # a run is one sequence
+        return GatedLing(at, config, self._seed, accept_length=0, graphs=self._graphs)
 
     def backends(self) -> Sequence[Backend]:
         """On the CPU, the device's own records; on CUDA, CUPTI at graph and node level.

@@ -7,10 +7,13 @@ from torch import Tensor
 
 
 class Weights:
-    """Makes tensors in a fixed order, so that a seed says what they are."""
+    """Makes tensors in a fixed order, so that a seed says what they are.
 
-    def __init__(self, seed: int, device: str, dtype: torch.dtype) -> None:
-        self.device, self.dtype = device, dtype
+    branch: factor of the projections whose output is added to the residual stream.
+    """
+
+    def __init__(self, seed: int, device: str, dtype: torch.dtype, branch: float = 1.0) -> None:
+        self.device, self.dtype, self._branch = device, dtype, branch
         self._generator = torch.Generator(device=device).manual_seed(seed)
 
     def normal(self, *shape: int, std: float, dtype: torch.dtype | None = None) -> Tensor:
@@ -21,6 +24,10 @@ class Weights:
     def linear(self, outputs: int, inputs: int, *before: int) -> Tensor:
         """A projection that keeps the size of its input's entries; shape (*before, out, in)."""
         return self.normal(*before, outputs, inputs, std=inputs**-0.5)
+
+    def branch_out(self, outputs: int, inputs: int, *before: int) -> Tensor:
+        """A projection whose output is added to the residual stream; shape as of `linear`."""
+        return self.linear(outputs, inputs, *before).mul_(self._branch)
 
     def near_one(self, *shape: int) -> Tensor:
         """Weights of a norm."""
@@ -33,6 +40,22 @@ class Weights:
     def integers(self, *shape: int) -> Tensor:
         """An int64 buffer of zeros."""
         return torch.zeros(shape, device=self.device, dtype=torch.int64)
+
+
+class Widened(Weights):
+    """The same values as those of lower precision, in fp32, in which all is computed then."""
+
+    def normal(self, *shape: int, std: float, dtype: torch.dtype | None = None) -> Tensor:
+        """Drawn and rounded as without widening."""
+        return super().normal(*shape, std=std, dtype=dtype).float()
+
+    def near_one(self, *shape: int) -> Tensor:
+        """Rounded after 1 was added, as without widening."""
+        return (1 + super().normal(*shape, std=0.1)).float()
+
+    def zeros(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+        """A buffer in fp32."""
+        return super().zeros(*shape, dtype=torch.float32)
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -1,0 +1,1 @@
+"""Measures passes: plan, interleaved rounds, statistics, and the gates of correctness."""

@@ -1,0 +1,150 @@
+"""Carries a job out in this process: starts the target, runs it, and says what came out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bubblescope.ablate import jobs
+from bubblescope.capture.backend import Prepared
+from bubblescope.capture.cupti import devices
+from bubblescope.capture.nvml import Watch
+from bubblescope.errors import BubblescopeError
+from bubblescope.targets import registry as targets
+from bubblescope.targets.record import LEAD, TIMED, Recording, RecordsItself, record
+from bubblescope.targets.timed import time_steps
+from bubblescope.timeline import bscope
+
+RECORDED_STEPS = 10
+_FIRST = TIMED + LEAD
+"""First step recorded: enough before it to know what a step takes without the recorder."""
+Make = Callable[..., Any]
+Messages = Iterator[jobs.Message]
+
+
+def carry_out(job: jobs.Job, make: Make = targets.get) -> Messages:
+    """Do what is asked; what is closed early stops its target.
+
+    Args:
+        job: what to do.
+        make: makes a target from its name and options.
+
+    Raises:
+        BubblescopeError: the target cannot be made, started, timed or recorded.
+    """
+    if isinstance(job, jobs.Gate):
+        yield from _gates(job, make)
+        return
+    target = make(job.target, **job.options)
+    if hasattr(target, "as_shipped"):
+        target.as_shipped = False  # only the passes that are on decide
+    with _applied(job.fixed, target):
+        try:
+            if isinstance(job, jobs.Time):
+                yield from _timed(target, job)
+            else:
+                yield from _recorded(target, job)
+        finally:
+            target.stop()
+
+
+def _applied(names: Sequence[str], target: Any) -> AbstractContextManager[None]:
+    from optimizations.registry import applied
+
+    return applied(names, target)
+
+
+def _timed(target: Any, job: jobs.Time) -> Messages:
+    target.start()
+    first = time_steps(target, job.warm_up, max(job.warm_up, 1))
+    found, uuids = devices.find()
+    names = ", ".join(dict.fromkeys(device.name for device in found))
+    about = ({"device": names} if names else {}) | target.about()
+    yield jobs.Ready(int(np.median(first.steps_ns)), about, _versions())
+    with Watch(uuids) as watch:
+        for number, order in job.rounds:
+            for rung in order:
+                throttled = _Last(watch.throttled)
+                with _applied(job.live[rung], target):
+                    timed = time_steps(target, job.warm_up, job.steps, throttled)
+                yield jobs.Round(
+                    number,
+                    rung,
+                    timed.steps_ns.tolist(),
+                    timed.tokens,
+                    timed.token_steps,
+                    throttled.said,
+                )
+
+
+class _Last:
+    """Asks when it is called, and keeps the answer."""
+
+    def __init__(self, ask: Callable[[], str | None]) -> None:
+        self._ask = ask
+        self.said: str | None = None
+
+    def __call__(self) -> None:
+        self.said = self._ask()
+
+
+def _recorded(target: Any, job: jobs.Record) -> Messages:
+    recordings = (
+        _itself(target, job.live) if isinstance(target, RecordsItself) else _by_backend(target, job)
+    )
+    for rung, recording in recordings:
+        path = Path(job.folder) / f"{rung}.bscope"
+        bscope.write(recording.timeline, path)
+        yield jobs.Recorded(rung, str(path), recording.window)
+    if job.ceiling and hasattr(target, "floor_bytes"):
+        floor = target.floor_bytes()
+        if floor is not None:
+            from bubblescope.targets.bandwidth import copy_bytes_per_s
+
+            yield jobs.Ceiling(floor, copy_bytes_per_s())
+
+
+def _itself(
+    target: RecordsItself, live: Mapping[int, Sequence[str]]
+) -> Iterator[tuple[int, Recording]]:
+    for rung, passes in live.items():
+        with _applied(passes, target):
+            yield rung, target.record("graph", _FIRST, RECORDED_STEPS)
+
+
+def _by_backend(target: Any, job: jobs.Record) -> Iterator[tuple[int, Recording]]:
+    """One recorder for all windows of a process: only one can hold CUPTI."""
+    backend = target.backends()[0]
+    if isinstance(backend, Prepared):
+        backend.prepare()  # it sees only graphs captured from now on
+    target.start()
+    for rung, passes in job.live.items():
+        with _applied(passes, target):
+            yield rung, record(target, backend, first=_FIRST, steps=RECORDED_STEPS)
+
+
+def _gates(job: jobs.Gate, make: Make) -> Messages:
+    from bubblescope.ablate.gates import Gates
+
+    gates = Gates(partial(make, job.target, **job.options))
+    for rung, passes in job.passes.items():
+        try:
+            results = gates.check(passes)
+        except BubblescopeError as error:  # the times can be measured all the same
+            yield jobs.Checked(rung, "all", "not tested", str(error))
+            continue
+        for result in results:
+            yield jobs.Checked(rung, result.gate, str(result.verdict), result.detail)
+
+
+def _versions() -> dict[str, str]:
+    known = {"bubblescope": version("bubblescope"), "python": sys.version.split()[0]}
+    torch = sys.modules.get("torch")
+    return known if torch is None else {**known, "torch": str(torch.__version__)}
