@@ -168,8 +168,10 @@ def _waited_for_copy(
     )
     slack = np.where(by_event, 0, SKEW_NS)
     recorded = by_event & (calls.event_stream[sync] >= 0) & (calls.event_record[sync] >= 0)
-    return (copy >= 0) & ~recorded & np.where(
-        stream >= 0, stream == copy_stream[copy], ends - slack <= calls.end[sync]
+    return (
+        (copy >= 0)
+        & ~recorded
+        & np.where(stream >= 0, stream == copy_stream[copy], ends - slack <= calls.end[sync])
     )
 
 
