@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What issue "bubblescope trace" shows on an H200, in one call: the 42-layer loop with and without
-# the pass, a program that is not ours, doctor, and the tests that need a GPU.
+# the pass, a program that is not ours, doctor, and all tests that need a GPU.
 #   benchmarks/h200_trace.sh OUT_FOLDER
 set -u
 out=$1
@@ -20,7 +20,12 @@ head -30 "$out/node.txt"
 timeout 60 $bubblescope trace --step 200 -- python3 tests/gpu_program.py 300 >"$out/program.txt" 2>&1
 echo "program: exit $?"
 head -30 "$out/program.txt"
+# A program that is not ours: an example that comes with PyTorch.
+timeout 120 $bubblescope trace --step 20 --force -o "$out/torch-example-h200.bscope" -- \
+  python3 -m torch.utils.benchmark.examples.spectral_ops_fuzz_test --device cuda --bench fft \
+  --samples 2 >"$out/torch-example.txt" 2>&1
+echo "torch's example: exit $?"
+tail -40 "$out/torch-example.txt"
 timeout 40 $bubblescope doctor >"$out/doctor.txt" 2>&1
 head -3 "$out/doctor.txt"
-timeout 200 python3 -m pytest -q -p no:cacheprovider -m gpu tests/test_ling_gpu.py \
-  tests/test_capture_gpu.py tests/test_capture_command_gpu.py 2>&1 | tee "$out/pytest.txt" | tail -8
+timeout 400 python3 -m pytest -q -p no:cacheprovider -m gpu tests 2>&1 | tee "$out/pytest.txt" | tail -8
