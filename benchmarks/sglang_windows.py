@@ -3,8 +3,8 @@
     python benchmarks/sglang_windows.py --rounds 5 --out OUT
 
 One engine, started once. In each round, generations alternate between the pass seq-len-sync off and
-on and between recorded and not; they are compared over the same steps, 200 to 209, since the
-attention's time grows with the sequence. Then a window at node level. Needs one H200 and an SGLang
+on and between recorded and not; they are compared over the same steps, 200 to 209, since steps grow
+with the sequence. Then a window at node level. Needs one H200 and an SGLang
 that runs there. The folder gets the recordings and sglang-windows.json, with every step.
 """
 

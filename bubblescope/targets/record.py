@@ -19,8 +19,8 @@ from bubblescope.timeline import Timeline
 LEAD = 2
 """Steps recorded before the first one asked for, so that its beginning is known."""
 TIMED = 20
-"""The last steps before the recording, whose median is taken. Earlier ones are shorter where the
-attention's time grows with the sequence (SGLang's slice on an H200: 0.09 ms every 20 steps)."""
+"""The last steps before the recording, whose median is taken. Earlier ones are shorter where steps
+grow with the sequence (SGLang's slice on an H200: by 0.09 ms every 20 steps)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
