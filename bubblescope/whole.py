@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from bubblescope.errors import BubblescopeError
+from bubblescope.paths import is_folder, is_there
 
 
 @contextmanager
@@ -45,7 +46,13 @@ def written(path: Path) -> Iterator[IO[bytes]]:
 
 def refuse_existing(path: Path, *, force: bool) -> None:
     """Raise where `path` exists and may not be replaced, before any work is done for it."""
-    if path.is_dir():
+    if is_folder(path):
         raise BubblescopeError(f"{path}: is a folder; name a file to write")
-    if path.exists() and not force:
+    if is_there(path) and not force:
         raise BubblescopeError(f"{path}: exists already; --force replaces it")
+
+
+def refuse_input(path: Path, inputs: Iterable[Path]) -> None:
+    """Raise where `path`, to be written, is one of the files that are read."""
+    if is_there(path) and any(is_there(p) and path.samefile(p) for p in inputs):
+        raise BubblescopeError(f"{path}: is the recording itself; name another file")

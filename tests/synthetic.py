@@ -75,10 +75,19 @@ class TraceBuilder:
         return self
 
     def launch(
-        self, name: str, at: int, dur: int, start: int, run: int, call: str = "cudaLaunchKernel"
+        self,
+        name: str,
+        at: int,
+        dur: int,
+        start: int,
+        run: int,
+        call: str = "cudaLaunchKernel",
+        **columns: Any,
     ) -> Self:
-        """A kernel and the call that launched it."""
-        return self._operation("kernel", name, start, run, self._call(call, at, dur))
+        """A kernel and the call that launched it; `columns` as in DeviceOps."""
+        self._operation("kernel", name, start, run, self._call(call, at, dur))
+        self.ops[-1] |= columns
+        return self
 
     def memset(self, at: int, dur: int, start: int, run: int) -> Self:
         """A memset and its call."""
@@ -274,7 +283,8 @@ class TraceBuilder:
 
 
 def _table(kind: type[Table], rows: list[Row]) -> Table:
-    return kind.build(len(rows), **{k: [r[k] for r in rows] for k in (rows[0] if rows else ())})
+    names = {k: "" if isinstance(v, str) else -1 for r in rows for k, v in r.items()}
+    return kind.build(len(rows), **{k: [r.get(k, v) for r in rows] for k, v in names.items()})
 
 
 def _us(ns: int) -> str:

@@ -48,6 +48,12 @@ def kernel(start, end, correlation, graph=0, node=0, name="_Z3addPf", stream=7):
         correlation_id=correlation,
         graph_id=graph,
         graph_node_id=node,
+        grid_x=84,
+        grid_y=2,
+        grid_z=1,
+        block_x=128,
+        block_y=1,
+        block_z=1,
     )
 
 
@@ -128,6 +134,8 @@ def test_a_step_of_every_kind_becomes_rows():
     assert ops.bytes[by_name["Memcpy DtoH (Device -> Pinned)"]] == 4
     assert sorted(ops.graph.tolist()) == [-1, -1, 5, 6]
     assert sorted(ops.node.tolist()) == [-1, -1, -1, 9]
+    assert sorted(ops.grid.to_list()) == ["", "", "84,2,1", "84,2,1"]
+    assert sorted(ops.block.to_list()) == ["", "", "128,1,1", "128,1,1"]
     assert set(host.name.to_list()) == {*RUNTIME.values(), *DRIVER.values()} - {
         "cudaStreamWaitEvent",
         "cudaEventRecord",

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from bubblescope.timeline import Coded
 
@@ -26,6 +29,26 @@ class Codes(dict[str, int]):
     def column(self, strings: Sequence[str]) -> npt.NDArray[np.int32]:
         """Codes of `strings`, int32 shape (rows,)."""
         return np.fromiter(map(self.__getitem__, strings), np.int32, len(strings))
+
+    def raw_column(self, rows: Sequence[Sequence[msgspec.Raw]]) -> npt.NDArray[np.int32]:
+        """Codes of JSON texts as they stand, those of a row joined; int32 shape (rows,).
+
+        Every row has the same number of texts. Only distinct ones become strings.
+        """
+        if not rows:
+            return np.zeros(0, np.int32)
+        text = b"\0".join(chain.from_iterable(rows)) + b"\0"  # no JSON has this byte
+        ends = np.flatnonzero(np.frombuffer(text, np.uint8) == 0)[len(rows[0]) - 1 :: len(rows[0])]
+        offsets = np.zeros(len(rows) + 1, np.int32)
+        offsets[1:] = ends + 1
+        found = pa.Array.from_buffers(
+            pa.binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(text)]
+        ).dictionary_encode()
+        distinct = [
+            t.replace(b"\0", b"").decode("utf-8", "replace") for t in found.dictionary.to_pylist()
+        ]
+        which: npt.NDArray[np.int32] = found.indices.to_numpy()
+        return self.column(distinct)[which]
 
 
 def coded(codes: npt.NDArray[Any], values: Sequence[str]) -> Coded:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import compress
@@ -15,10 +14,13 @@ import numpy.typing as npt
 
 from bubblescope.ingest.codes import Codes, integers
 from bubblescope.ingest.decimals import to_ns
+from bubblescope.ingest.growing import Growing
+from bubblescope.ingest.mend import blank_no_numbers, mend
 
 # What an event of a category is. The order matters: up to MEMSET a device operation, up to SYNC
 # an event whose arguments count.
-OTHER, KERNEL, MEMCPY, MEMSET, CALL, SYNC, ANNOTATION, OP, PYTHON, OVERHEAD = range(10)
+OTHER, KERNEL, MEMCPY, GRAPH, MEMSET, CALL, SYNC = range(7)
+ANNOTATION, OP, PYTHON, OVERHEAD, STEP, OS = range(7, 13)
 
 KINDS = {
     "kernel": KERNEL,
@@ -26,6 +28,8 @@ KINDS = {
     "gpu_memset": MEMSET,
     "cuda_runtime": CALL,
     "cuda_driver": CALL,
+    "xpu_runtime": CALL,
+    "xpu_driver": CALL,
     "cuda_sync": SYNC,
     "user_annotation": ANNOTATION,
     "cpu_op": OP,
@@ -36,14 +40,16 @@ KINDS = {
     "memset": MEMSET,
     "runtime": CALL,
     "operator": OP,
+    # bubblescope's own export
+    "bubblescope_graph": GRAPH,
+    "bubblescope_step": STEP,
+    "bubblescope_os": OS,
 }
 """Kind of each category, in lower case; every other category is OTHER."""
 
 MISSING = np.iinfo(np.int64).min
 """Stands in a column of times for one that could not be read."""
 
-# Small enough for the decoded objects to stay in the cache.
-_CHUNK = 4096
 _ABSENT = msgspec.Raw()
 
 
@@ -56,10 +62,17 @@ class _Args(msgspec.Struct, gc=False):
     bytes: Any = -1
     graph: Any = msgspec.field(default=-1, name="graph id")
     node: Any = msgspec.field(default=-1, name="graph node id")
+    grid: msgspec.Raw = _ABSENT
+    block: msgspec.Raw = _ABSENT
+    own: Any = msgspec.field(default=None, name="bubblescope")
     stack: Any = msgspec.field(default="", name="Call stack")
     sync: Any = msgspec.field(default="", name="cuda_sync_kind")
     wait_stream: Any = msgspec.field(default=-1, name="wait_on_stream")
     wait_record: Any = msgspec.field(default=-1, name="wait_on_cuda_event_record_corr_id")
+    collective: Any = msgspec.field(default="", name="Collective name")
+    group: Any = msgspec.field(default="", name="Process Group Name")
+    ranks: Any = msgspec.field(default="", name="Process Group Ranks")
+    sequence: Any = msgspec.field(default=-1, name="Seq")
 
 
 class _Span(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
@@ -92,8 +105,10 @@ _IGNORED = [
     msgspec.defstruct(f"_Phase{i}", [], tag_field="ph", tag=phase, gc=False)
     for i, phase in enumerate("BEIiCbnestfSTpFPNODVvRc(),=")
 ]
+_Begin = _IGNORED[0]
 _Event: Any = Union[(_Span, Label, *_IGNORED)]
-_decode_chunk = msgspec.json.Decoder(list[_Event]).decode
+_decode_list = msgspec.json.Decoder(list[_Event]).decode
+_decode_pieces = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_event = msgspec.json.Decoder(_Event).decode
 _NO_ARGS = _Args()
 
@@ -105,29 +120,53 @@ class Events:
     Columns of all rows: `kind`, `name` (codes into `names`), `pid`, `tid`, and `start` and
     `duration` in ns on the file's own clock (or MISSING); where there are `stacks`, also `stack`
     (codes into them, or -1). `calls`, `ops` and `syncs` hold the
-    arguments of the rows of that kind, in the same order.
+    arguments of the rows of that kind, in the same order (of `ops`, `shape` is a code into
+    `shapes`: the text of a kernel's grid and block), and `own` what our own export adds to
+    calls, by row among them. `comms` says of some of the `ops` (`row`) which of `collectives`
+    (`code`; pairs of name and group) they belong to. `total` counts all events, `pairs` begin
+    events, as far as no event with a duration is near; `mended` and `unreadable` events that were
+    put right or lost, `no_numbers` values that are NaN or Infinity.
     """
 
     columns: dict[str, npt.NDArray[Any]]
     ops: dict[str, npt.NDArray[np.int64]]
     calls: dict[str, npt.NDArray[np.int64]]
     syncs: dict[str, npt.NDArray[Any]]
+    comms: dict[str, npt.NDArray[Any]]
+    own: list[tuple[int, dict[str, Any]]]
     names: list[str]
     stacks: list[str]
     sync_kinds: list[str]
+    collectives: list[tuple[str, str]]
+    shapes: list[str]
     labels: list[Label]
     categories: dict[str, int]
+    total: int
+    pairs: int
+    mended: int
     unreadable: int
+    no_numbers: int
+
+    def forget(self) -> None:
+        """Drop the columns: the tables are made."""
+        for columns in (self.columns, self.ops, self.calls, self.syncs, self.comms):
+            columns.clear()
 
 
-def decode(pieces: list[msgspec.Raw], progress: Callable[[float], None]) -> Events:
-    """Columns of the events in `pieces`, each the text of one event; empties the list."""
+def decode(stretches: Iterable[bytes]) -> Events:
+    """Columns of the events in `stretches`: lists of events as text.
+
+    Raises:
+        msgspec.DecodeError: a stretch is not valid JSON, and no NaN or Infinity is the reason.
+    """
     collector = _Collector()
-    total = len(pieces)
-    for first in range(0, total, _CHUNK):
-        collector.add(pieces[first : first + _CHUNK])
-        progress(min(1.0, (first + _CHUNK) / total))
-    pieces.clear()
+    for text in stretches:
+        try:
+            collector.add(text)
+        except msgspec.DecodeError:
+            content = bytearray(text)
+            collector.no_numbers += blank_no_numbers(content)
+            collector.add(bytes(content))
     return collector.done()
 
 
@@ -138,20 +177,32 @@ class _Collector:
     names: Codes = field(default_factory=Codes)
     stacks: Codes = field(default_factory=Codes)
     rows: int = 0
+    calls: int = 0
+    own: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    ops: int = 0
     sync_kinds: Codes = field(default_factory=Codes)
+    collectives: Codes = field(default_factory=Codes)
+    shapes: Codes = field(default_factory=Codes)
     categories: Codes = field(default_factory=Codes)
     kinds: npt.NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
     seen: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     labels: list[Label] = field(default_factory=list)
+    total: int = 0
+    pairs: int = 0
+    mended: int = 0
     unreadable: int = 0
-    parts: defaultdict[str, list[npt.NDArray[Any]]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
+    no_numbers: int = 0
+    columns: dict[str, Growing] = field(default_factory=dict)
 
-    def add(self, pieces: list[msgspec.Raw]) -> None:
-        events = self._decoded(pieces)
-        self.labels += [e for e in events if type(e) is Label]
+    def add(self, text: bytes) -> None:
+        """Add the events of a list."""
+        events = self._decoded(text)
+        self.total += len(events)
+        if Label in map(type, events):
+            self.labels += [e for e in events if type(e) is Label]
         spans: list[_Span] = [e for e in events if type(e) is _Span]
+        if not spans and not self.rows:
+            self.pairs += sum(type(e) is _Begin for e in events)
         kind = self._kind(spans)
         kept = kind != OTHER
         spans, kind = list(compress(spans, kept.tolist())), kind[kept]
@@ -161,17 +212,22 @@ class _Collector:
             self._stacks(spans, kind)
             self.rows += len(spans)
 
-    def _decoded(self, pieces: list[msgspec.Raw]) -> list[Any]:
-        try:
-            events: list[Any] = _decode_chunk(b"[" + b",".join(pieces) + b"]")
-        except msgspec.MsgspecError:
-            events = [e for e in map(self._single, pieces) if e is not None]
-        return events
+    def _decoded(self, text: bytes) -> list[Any]:
+        with suppress(msgspec.MsgspecError):
+            events: list[Any] = _decode_list(text)
+            return events
+        # None of the events that cannot be decoded is lost to the count.
+        return list(map(self._single, _decode_pieces(text)))
 
     def _single(self, piece: msgspec.Raw) -> Any:
         """One event; None, and counted where it might have mattered, if it cannot be decoded."""
         with suppress(msgspec.MsgspecError):
             return _decode_event(piece)
+        made = mend(bytes(piece))
+        with suppress(msgspec.MsgspecError):
+            event = _decode_event(made.text) if made else None
+            self.mended += event is not None
+            return event
         try:
             event = msgspec.json.decode(piece)
             self.unreadable += isinstance(event, dict) and event.get("ph") in ("X", "M")
@@ -206,6 +262,10 @@ class _Collector:
         kind = kind[kind <= SYNC]
         calls = list(compress(args, (kind == CALL).tolist()))
         self._put(call_correlation=integers([a.correlation for a in calls]))
+        own = [a.own for a in calls]
+        if any(own):
+            self.own += [(n, x) for n, x in enumerate(own, self.calls) if type(x) is dict]
+        self.calls += len(calls)
         ops = list(compress(args, (kind <= MEMSET).tolist()))
         self._put(
             op_device=integers([a.device for a in ops]),
@@ -214,7 +274,9 @@ class _Collector:
             op_bytes=integers([a.bytes for a in ops]),
             op_graph=integers([a.graph for a in ops]),
             op_node=integers([a.node for a in ops]),
+            op_shape=self.shapes.raw_column([(a.grid, a.block) for a in ops]),
         )
+        self._collectives(ops)
         syncs = list(compress(args, (kind == SYNC).tolist()))
         self._put(
             sync_kind=self.sync_kinds.column([str(a.sync) for a in syncs]),
@@ -227,6 +289,8 @@ class _Collector:
     def _stacks(self, spans: list[_Span], kind: npt.NDArray[np.int8]) -> None:
         """Few files have call stacks as text: rows and codes of those that are there."""
         may = (kind == OP) | (kind == ANNOTATION)
+        if self.own:  # nobody else gives calls a stack
+            may |= kind == CALL
         args = [e.args or _NO_ARGS for e in compress(spans, may.tolist())]
         texts = [a.stack for a in args]
         if any(texts):
@@ -236,16 +300,30 @@ class _Collector:
                 stack_code=self.stacks.column(list(compress(texts, known))),
             )
 
+    def _collectives(self, ops: list[_Args]) -> None:
+        """What is said of collectives; few operations are any."""
+        names = [a.collective for a in ops]
+        if any(names):
+            rows = [row for row, name in enumerate(names) if name and isinstance(name, str)]
+            said = [f"{a.collective}\n{a.group} {a.ranks}".rstrip() for a in (ops[r] for r in rows)]
+            self._put(
+                comm_row=self.ops + np.array(rows, np.int64),
+                comm_code=self.collectives.column(said),
+                comm_sequence=integers([ops[row].sequence for row in rows]),
+            )
+        self.ops += len(ops)
+
     def _put(self, **columns: npt.NDArray[Any]) -> None:
         for name, values in columns.items():
-            self.parts[name].append(values)
+            if name not in self.columns:
+                self.columns[name] = Growing(values)
+            self.columns[name].add(values)
 
     def done(self) -> Events:
-        if not self.parts:
+        if not self.columns:
             self._common([], np.zeros(0, np.int8))
             self._arguments([], np.zeros(0, np.int8))
-        # Popped one by one, so that only one column at a time is there twice.
-        columns = {name: np.concatenate(self.parts.pop(name)) for name in list(self.parts)}
+        columns = {name: column.done() for name, column in self.columns.items()}
 
         def group(prefix: str) -> dict[str, npt.NDArray[Any]]:
             return {
@@ -261,11 +339,19 @@ class _Collector:
             ops=group("op_"),
             calls=group("call_"),
             syncs=group("sync_"),
+            comms=group("comm_"),
+            own=self.own,
             columns=columns,
             names=list(self.names),
             stacks=list(self.stacks),
             sync_kinds=list(self.sync_kinds),
+            collectives=[(t.partition("\n")[0], t.partition("\n")[2]) for t in self.collectives],
+            shapes=list(self.shapes),
             labels=self.labels,
             categories=dict(zip(self.categories, self.seen.tolist(), strict=True)),
+            total=self.total,
+            pairs=self.pairs,
+            mended=self.mended,
             unreadable=self.unreadable,
+            no_numbers=self.no_numbers,
         )

@@ -34,6 +34,7 @@ class Document(msgspec.Struct):
     with_flops: Any = None
     with_modules: Any = None
     profile_memory: Any = None
+    own: Any = msgspec.field(default=None, name="bubblescope")
 
 
 def rank_and_world(document: Document) -> tuple[int, int]:

@@ -15,16 +15,44 @@ from bubblescope.timeline.api import is_graph_launch, is_kernel_launch
 # Categories of rows that no device made, or that mark device rows without being work.
 _EXPLAINED = {*KINDS, "trace", "gpu_user_annotation", "cuda_profiler_range"}
 _READABLE = "what can be diagnosed is a PyTorch profiler trace of a CUDA or HIP device"
+_STRANGE = "this device's rows are not known to bubblescope"
+# How the categories of other devices begin.
+_DEVICES = {
+    "mtia": "Meta MTIA",
+    "hpu": "Intel Gaudi",
+    "glow": "Glow",
+    "privateuse1": "a PyTorch extension's device",
+}
+# Top-level fields of other JSON files that profilers write: what they are, what to do.
+_OTHER_JSON: tuple[tuple[set[str], str, str], ...] = (
+    (
+        {"nodes", "schema"},
+        "a PyTorch execution trace: a graph of operators without device times",
+        "record with torch.profiler and export_chrome_trace",
+    ),
+    (
+        {"segments", "device_traces"},
+        "a memory snapshot of PyTorch: allocations, not what ran when",
+        "record with torch.profiler and export_chrome_trace",
+    ),
+    (
+        {"rocprofiler-sdk-tool"},
+        "the JSON of rocprofv3, which this version cannot read",
+        "record with torch.profiler, which sees HIP too",
+    ),
+)
 
 
-def not_json(path: Path, content: bytes | bytearray, error: Exception) -> BubblescopeError:
-    """The file is no whole JSON text."""
-    if "truncated" in str(error):
-        return refusal(
-            path,
-            f"cut short: the JSON ends in the middle, at byte {len(content):,}",
-            "copy it again whole, or record it again with fewer steps",
-        )
+_AGAIN = "copy it again whole, or record it again with fewer steps"
+
+
+def not_json(
+    path: Path, content: bytes | bytearray, cut: str, error: Exception | None
+) -> BubblescopeError:
+    """The file is no whole JSON text, and no event in it is whole."""
+    if cut or "truncated" in str(error):
+        where = cut or f"the JSON ends in the middle, at byte {len(content):,}"
+        return refusal(path, f"cut short: {where}", _AGAIN)
     detail = str(error).removeprefix("JSON is malformed: ")
     return refusal(path, f"not valid JSON: {detail}", "export or record it again")
 
@@ -37,27 +65,36 @@ def not_a_trace(path: Path, content: bytes | bytearray, error: Exception) -> Bub
         keys = list(msgspec.json.decode(content, type=dict[str, msgspec.Raw]))
     except msgspec.MsgspecError:
         keys = []  # a key that is no text
-    if "nodes" in keys and "schema" in keys:
-        return refusal(
-            path,
-            "a PyTorch execution trace: a graph of operators without device times",
-            "record with torch.profiler and export_chrome_trace",
-        )
+    for fields, what, advice in _OTHER_JSON:
+        if fields <= set(keys):
+            return refusal(path, what, advice)
     listed = f", but {', '.join(keys[:5])}" if keys else ""
     return refusal(path, f"JSON, but not a trace: it has no traceEvents{listed}", _READABLE)
 
 
-def no_events(path: Path, events: int) -> BubblescopeError:
-    """The list of events is empty, or none of them has a duration."""
+def no_events(path: Path, events: int, pairs: int, cut: str) -> BubblescopeError:
+    """The list of events is empty, or none of them has a duration. pairs: begin events among it."""
+    if cut:
+        return refusal(path, f"cut short: {cut}, before the first event with a duration", _AGAIN)
     if not events:
         return refusal(path, "a trace with 0 events", "record it again")
+    if pairs:
+        return refusal(
+            path, f"{pairs:,} begin and end events, none with a duration: {_STRANGE}", _READABLE
+        )
     noun = "entry" if events == 1 else "entries"
     return refusal(path, f"{events:,} {noun}, but no event with a duration", _READABLE)
 
 
-def no_device_ops(path: Path, events: Events, calls: HostCalls) -> BubblescopeError:
-    """Events there are, but no device operation: unknown what the device did, never idle."""
+def no_device_ops(path: Path, events: Events, calls: HostCalls, cut: str) -> BubblescopeError:
+    """Events there are, but no device operation: unknown what the device did, never idle.
+
+    cut: where the file is cut, "" where it is whole.
+    """
     kind = events.columns["kind"]
+    if cut:
+        whole = _many(sum(events.categories.values()), "whole event")
+        return refusal(path, f"cut short: {cut}, with {whole} but no device operation", _AGAIN)
     dropped = int((kind <= MEMSET).sum())
     if dropped:
         return refusal(
@@ -74,6 +111,13 @@ def no_device_ops(path: Path, events: Events, calls: HostCalls) -> BubblescopeEr
             "CUPTI metrics were collected in place of the kernels",
             "record without profiler metrics",
         )
+    if launches and calls.name.where(lambda name: "BeginCapture" in name).any():
+        return refusal(
+            path,
+            f"{_many(launches, 'launch')} while graphs were captured, no GPU record: a captured "
+            "launch runs nothing",
+            "diagnose the trace of the replays, not that of the capture",
+        )
     if launches:
         return refusal(
             path,
@@ -85,7 +129,12 @@ def no_device_ops(path: Path, events: Events, calls: HostCalls) -> BubblescopeEr
     if strangers:
         most = sorted(strangers.items(), key=lambda item: -item[1])[:3]
         listed = ", ".join(f"{n:,} {c or 'uncategorised'}" for c, n in most)
-        return refusal(path, f"no CUDA or HIP device operation; it has {listed} rows", _READABLE)
+        whose = _device(events)
+        return refusal(
+            path,
+            f"no CUDA or HIP device operation; it has {listed} rows{whose}: {_STRANGE}",
+            _READABLE,
+        )
     if len(calls):
         return refusal(
             path,
@@ -101,6 +150,18 @@ def no_device_ops(path: Path, events: Events, calls: HostCalls) -> BubblescopeEr
         "call, no device operation",
         "record with ProfilerActivity.CUDA",
     )
+
+
+def _device(events: Events) -> str:
+    """Whose rows they are, as far as that can be told: " of Meta MTIA", or ""."""
+    for category in events.categories:
+        for beginning, name in _DEVICES.items():
+            if category.lower().startswith(beginning):
+                return f" of {name}"
+    named = {str(label.args.name) for label in events.labels if label.args}
+    if any("HIP API" in name for name in named):
+        return " of rocprof"
+    return ""
 
 
 def _many(count: int, noun: str) -> str:

@@ -8,25 +8,35 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bubblescope.ingest.codes import Codes, coded
+from bubblescope.ingest.codes import Codes, coded, integers
 from bubblescope.ingest.kineto_events import (
     ANNOTATION,
     CALL,
+    GRAPH,
     KERNEL,
     MEMCPY,
     MEMSET,
     OP,
+    OS,
     OVERHEAD,
     PYTHON,
+    STEP,
     SYNC,
     Events,
 )
+from bubblescope.ingest.kineto_own import call_columns
 from bubblescope.ingest.kineto_stacks import FRAME, Sites, sites_of
 from bubblescope.ingest.kineto_times import Times
-from bubblescope.timeline import Coded, DeviceOps, Frames, HostCalls, Ranges, Steps
+from bubblescope.timeline import Coded, DeviceOps, Frames, HostCalls, Ranges, Steps, in_order
 
-_DEVICE_KINDS = {KERNEL: "kernel", MEMCPY: "memcpy", MEMSET: "memset"}
-_RANGE_KINDS = {ANNOTATION: "annotation", OP: "op", PYTHON: "python", OVERHEAD: "overhead"}
+_DEVICE_KINDS = {KERNEL: "kernel", MEMCPY: "memcpy", MEMSET: "memset", GRAPH: "graph"}
+_RANGE_KINDS = {
+    ANNOTATION: "annotation",
+    OP: "op",
+    PYTHON: "python",
+    OVERHEAD: "overhead",
+    OS: "os",
+}
 _SYNC_KINDS = {
     "Stream Sync": "stream",
     "Event Sync": "event",
@@ -36,19 +46,25 @@ _SYNC_KINDS = {
 # CUPTI's "none" for an id, where a tool wrote it without its sign.
 _UNSIGNED_NONE = 2**32 - 1
 _STEP = re.compile(r"ProfilerStep#([0-9]{1,18})")
+_SIZES = r"\[\s*([1-9][0-9]{0,9}\s*,\s*[1-9][0-9]{0,4}\s*,\s*[1-9][0-9]{0,4})\s*\]"
+_SHAPE = re.compile(_SIZES + _SIZES)
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
-def host_calls(events: Events, times: Times, rank: int) -> tuple[HostCalls, int]:
-    """CUDA and HIP calls, and the number of sync rows for which there is no call."""
+def host_calls(events: Events, times: Times, rank: int, sites: Sites) -> tuple[HostCalls, int]:
+    """CUDA and HIP calls, and the number of sync rows for which there is no call.
+
+    Places in the source go into `sites`.
+    """
     columns = events.columns
     is_call = columns["kind"] == CALL
     rows = np.flatnonzero(is_call & times.good)
     correlation = events.calls["correlation"][times.good[is_call]]
     sync, lost = _sync_columns(events, correlation)
+    sync = call_columns(events, times.good[is_call], sync)
     table = HostCalls.build(
         rank=rank,
         process=columns["pid"][rows],
@@ -57,9 +73,10 @@ def host_calls(events: Events, times: Times, rank: int) -> tuple[HostCalls, int]
         start=times.start[rows],
         end=times.end[rows],
         correlation=correlation,
+        frame=_stack_frames(events, rows, sites),
         **sync,
     )
-    return table, lost
+    return in_order(table), lost
 
 
 def _sync_columns(events: Events, correlation: Ints) -> tuple[dict[str, Any], int]:
@@ -106,9 +123,10 @@ def device_ops(events: Events, times: Times, rank: int, calls: HostCalls) -> Dev
     is_op = columns["kind"] <= MEMSET
     good = times.good[is_op]
     rows = np.flatnonzero(is_op & times.good)
-    ops = {name: values[good] for name, values in events.ops.items()}
+    # Popped one by one, so that only one column at a time is there twice.
+    ops = {name: events.ops.pop(name)[good] for name in list(events.ops)}
     pid, tid = columns["pid"][rows], columns["tid"][rows]
-    return DeviceOps.build(
+    table = DeviceOps.build(
         rank=rank,
         process=_owner(ops["correlation"], calls),
         device=np.where(ops["device"] < 0, pid, ops["device"]),
@@ -121,7 +139,40 @@ def device_ops(events: Events, times: Times, rank: int, calls: HostCalls) -> Dev
         graph=ops["graph"],
         node=ops["node"],
         bytes=ops["bytes"],
+        **_shapes(ops["shape"], events.shapes),
+        **_collectives(events, good),
     )
+    del ops, rows, pid, tid  # as much memory again as the table
+    return in_order(table)
+
+
+def _shapes(code: Ints, texts: list[str]) -> dict[str, Any]:
+    """Grid and block of each kernel; "" where the file does not say."""
+    column = Coded(code.astype(np.int32), tuple(texts))
+    found = {text: _SHAPE.fullmatch(text) for text in texts}
+
+    def of(which: int) -> Coded:
+        return column.map(lambda text: "".join(m[which].split()) if (m := found[text]) else "")
+
+    return {"grid": of(1), "block": of(2)}
+
+
+def _collectives(events: Events, good: Mask) -> dict[str, Any]:
+    """The columns that name collectives; nothing where no operation is called one."""
+    comms = events.comms
+    if not comms:
+        return {}
+    code = np.zeros(len(good), np.int64)
+    code[comms["row"]] = comms["code"] + 1
+    sequence = np.full(len(good), -1, np.int64)
+    sequence[comms["row"]] = comms["sequence"]
+    names, groups = zip(("", ""), *events.collectives, strict=True)
+    column = Coded(code[good].astype(np.int32), tuple(map(str, range(len(names)))))
+    return {
+        "collective": column.map(lambda row: str(names[int(row)])),
+        "group": column.map(lambda row: str(groups[int(row)])),
+        "sequence": sequence[good],
+    }
 
 
 def _owner(correlation: Ints, calls: HostCalls) -> Ints:
@@ -138,20 +189,26 @@ def _owner(correlation: Ints, calls: HostCalls) -> Ints:
     return process
 
 
-def ranges(events: Events, times: Times, rank: int) -> tuple[Ranges, Frames]:
-    """Annotations, framework ops, Python frames and the profiler's own work."""
+def _stack_frames(events: Events, rows: Ints, sites: Sites) -> Ints:
+    """The place that the call stack of each row names, -1 without one."""
+    frame = np.full(len(rows), -1, np.int64)
+    if events.stacks:
+        stack = events.columns["stack"][rows]
+        frame[stack >= 0] = sites_of(events.stacks, sites)[stack[stack >= 0]]
+    return frame
+
+
+def ranges(events: Events, times: Times, rank: int, sites: Sites) -> tuple[Ranges, Frames]:
+    """Annotations, framework ops, Python frames and the profiler's own work; all of `sites`."""
     columns = events.columns
-    rows = np.flatnonzero((columns["kind"] > SYNC) & times.good)
+    kinds = columns["kind"]
+    rows = np.flatnonzero((kinds > SYNC) & (kinds != STEP) & times.good)
     kind, name = columns["kind"][rows], columns["name"][rows]
     process, thread = columns["pid"][rows], columns["tid"][rows]
     thread[(kind == OVERHEAD) & (process < 0)] = -1
-    frame = np.full(len(rows), -1, np.int64)
+    frame = _stack_frames(events, rows, sites)
     python = kind == PYTHON
-    sites: Sites = {}
     name[python], names, frame[python] = _python(name[python], events.names, sites)
-    if events.stacks:
-        stack = columns["stack"][rows]
-        frame[stack >= 0] = sites_of(events.stacks, sites)[stack[stack >= 0]]
     frames = Frames.build(
         len(sites),
         file=[file for file, _, _ in sites],
@@ -168,7 +225,7 @@ def ranges(events: Events, times: Times, rank: int) -> tuple[Ranges, Frames]:
         end=times.end[rows],
         frame=frame,
     )
-    return table, frames
+    return in_order(table), frames
 
 
 def _python(
@@ -190,19 +247,36 @@ def _python(
     return new_name[name], list(known), frame[name]
 
 
-def steps(table: Ranges) -> Steps:
+def steps(events: Events, times: Times, rank: int, table: Ranges) -> Steps:
     """The spans that torch.profiler's schedule marks; old files carry them as ops."""
     codes = table.name.where(lambda name: _STEP.fullmatch(name) is not None)
     found = table.take(codes & table.kind.where(lambda kind: kind in ("annotation", "op")))
-    numbers = [int(n.rpartition("#")[2]) for n in found.name.to_list()]
-    return Steps.build(
+    marked = Steps.build(
         len(found),
         rank=found.rank,
         process=found.process,
-        number=np.array(numbers, np.int64),
+        number=_numbers(found.name.to_list()),
         start=found.start,
         end=found.end,
     )
+    columns = events.columns
+    rows = np.flatnonzero((columns["kind"] == STEP) & times.good)
+    if not len(rows):
+        return marked
+    own = Steps.build(
+        len(rows),
+        rank=rank,
+        process=columns["pid"][rows],
+        number=_numbers([events.names[n] for n in columns["name"][rows].tolist()]),
+        start=times.start[rows],
+        end=times.end[rows],
+    )
+    return Steps.concat([marked, own])
+
+
+def _numbers(names: list[str]) -> Ints:
+    """The number that ends each name."""
+    return integers([name.rpartition("#")[2] for name in names])
 
 
 def _kinds(kind: npt.NDArray[np.int8], words: dict[int, str]) -> Coded:

@@ -29,8 +29,11 @@ class Times:
     health: Health
 
 
-def settle(events: Events, base_ns: int, rank: int) -> Times:
-    """Drop and count the rows whose times cannot be true; add the file's base to the others."""
+def settle(events: Events, base_ns: int, rank: int, *, zeros: bool = False) -> Times:
+    """Drop and count the rows whose times cannot be true; add the file's base to the others.
+
+    zeros: whether a row that begins at 0 and lasts no time may be one that did.
+    """
     kind = events.columns["kind"]
     start = events.columns.pop("start")
     duration = events.columns.pop("duration")
@@ -40,7 +43,7 @@ def settle(events: Events, base_ns: int, rank: int) -> Times:
     base_ns = _base(usual, base_ns)
     # Zero is a time like any other in a file that starts near it.
     late = len(usual) > 0 and usual.min() > _HOUR
-    zero = (start == 0) & ((duration == 0) | late)
+    zero = (start == 0) & ((duration == 0) | late) & (not zeros)
     reasons = {
         "unreadable time": ~readable,
         "time out of range": readable & ~sane,

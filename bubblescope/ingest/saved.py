@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import struct
+import zipfile
 import zlib
+from contextlib import suppress
+from pathlib import Path
 
 from bubblescope.ingest.format import Format, Progress
 from bubblescope.ingest.source import Source, refusal
@@ -19,6 +22,7 @@ def _matches(head: bytes) -> bool:
 
 def _read(source: Source, progress: Progress) -> Timeline:
     progress("read", 0.0)
+    _refuse_other_archives(source.path)
     try:
         timeline = bscope.read(source.path)
     except _DAMAGE as error:
@@ -26,6 +30,15 @@ def _read(source: Source, progress: Progress) -> Timeline:
         raise refusal(source.path, problem, "copy it again, or record it again") from None
     progress("read", 1.0)
     return timeline
+
+
+def _refuse_other_archives(path: Path) -> None:
+    with suppress(zipfile.BadZipFile, *_DAMAGE), zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        if not any(name == "meta.json" or name.endswith(".parquet") for name in names):
+            listed = ", ".join(names[:3]) or "nothing"
+            problem = f"is a zip archive that holds {listed}: no .bscope file"
+            raise refusal(path, problem, "unzip it and name the trace in it")
 
 
 FORMAT = Format(".bscope", _matches, _read)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
 import stat
-import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 from bubblescope.errors import BubblescopeError
+from bubblescope.ingest.unpack import DamagedError, kind, unpacked
 
 _HEAD = 1024
 _PIECE = 4 << 20
-_GZIP = b"\x1f\x8b"
 _AGAIN = "copy it again whole, or record it again"
 
 
@@ -30,17 +29,20 @@ def refusal(path: Path, problem: str, advice: str) -> BubblescopeError:
 class Source:
     """A file to read.
 
-    head: its first bytes, unpacked. size: bytes on disk. packed: it is a gzip file.
+    head: its first bytes, unpacked. size: bytes on disk. packed: "gzip", "zstd" or "".
+    strict: refuse the file where it is cut or damaged, rather than read what is whole of it.
     """
 
     path: Path
     head: bytes
     size: int
-    packed: bool
+    packed: str
+    strict: bool
 
     @classmethod
-    def open(cls, path: Path) -> Source:
+    def open(cls, path: Path, *, strict: bool = False) -> Source:
         """Look at the beginning of `path`; `BubblescopeError` where that is not possible."""
+        head, packed = b"", ""
         try:
             status = path.stat()
             if stat.S_ISDIR(status.st_mode):
@@ -48,41 +50,96 @@ class Source:
             if not stat.S_ISREG(status.st_mode):
                 raise refusal(path, "is not a regular file", "copy it into one first")
             with path.open("rb") as file:
-                packed = file.read(2) == _GZIP
+                packed = kind(file.read(4))
                 file.seek(0)
-                head = (_unpacked(file) if packed else file).read(_HEAD)
-        except (OSError, EOFError, zlib.error) as error:
-            raise _unreadable(path, error) from None
+                for piece in unpacked(file, packed) if packed else [file.read(_HEAD)]:
+                    head += piece[:_HEAD]
+                    if len(head) >= _HEAD:
+                        break
+        except EOFError:
+            if not head:
+                raise refusal(path, f"cut short: {_ends_early(path, packed)}", _AGAIN) from None
+        except (OSError, DamagedError) as error:
+            raise _unreadable(path, packed, error) from None
         if not head:
-            what = "is a gzip file with nothing in it" if packed else "is empty (0 bytes)"
+            what = f"is a {packed} file with nothing in it" if packed else "is empty (0 bytes)"
             raise refusal(path, what, "record it again")
-        return cls(path, head, status.st_size, packed)
+        return cls(path, head[:_HEAD], status.st_size, packed, strict)
 
-    def read(self, progress: Callable[[float], None]) -> bytearray:
-        """The whole content, unpacked. `progress` is told the share read."""
-        content = bytearray()
+    def pieces(self, progress: Callable[[float], None]) -> Pieces:
+        """The content, to be read piece by piece; `progress` is told the share read."""
+        return Pieces(self, progress)
+
+    def read(self, progress: Callable[[float], None]) -> tuple[bytearray, str]:
+        """The whole content, unpacked, and how its packed data ends early ("" where it does not).
+
+        `progress` is told the share read. A `strict` source is refused where its data ends early.
+        """
+        if not self.packed:
+            try:
+                with self.path.open("rb", buffering=0) as plain:
+                    return _all_of(plain, self.size, progress), ""
+            except OSError as error:
+                raise _unreadable(self.path, self.packed, error) from None
+        content, pieces = bytearray(), self.pieces(progress)
+        for piece in pieces:
+            content += piece
+        return content, pieces.cut
+
+
+@dataclass(slots=True)
+class Pieces:
+    """The content of a source, unpacked, a few megabytes at a time.
+
+    cut: how its packed data ends early, "" where it does not; known when all was read. A `strict`
+    source is refused there.
+    """
+
+    source: Source
+    progress: Callable[[float], None]
+    cut: str = ""
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Each piece; `BubblescopeError` where it cannot be read."""
+        path, packed, size = self.source.path, self.source.packed, self.source.size
         try:
-            with self.path.open("rb") as file:
-                stream = _unpacked(file) if self.packed else file
-                while piece := stream.read(_PIECE):
-                    content += piece
-                    progress(min(1.0, file.tell() / self.size))
-        except (OSError, EOFError, zlib.error) as error:
-            raise _unreadable(self.path, error) from None
-        return content
+            with path.open("rb") as file:
+                for piece in unpacked(file, packed) if packed else _plain(file):
+                    yield piece
+                    self.progress(min(1.0, file.tell() / size))
+        except EOFError:
+            self.cut = _ends_early(path, packed)
+            if self.source.strict:
+                raise refusal(path, f"cut short: {self.cut}", _AGAIN) from None
+        except (OSError, DamagedError) as error:
+            raise _unreadable(path, packed, error) from None
 
 
-def _unpacked(file: IO[bytes]) -> IO[bytes]:
-    return cast(IO[bytes], gzip.GzipFile(fileobj=file, mode="rb"))
+def _plain(file: IO[bytes]) -> Iterator[bytes]:
+    while piece := file.read(_PIECE):
+        yield piece
 
 
-def _unreadable(path: Path, error: Exception) -> BubblescopeError:
+def _all_of(file: FileIO, size: int, progress: Callable[[float], None]) -> bytearray:
+    """The content of a plain file, read to where it stays."""
+    content = bytearray(size)
+    done = 0
+    with memoryview(content) as view:
+        while count := file.readinto(view[done : done + _PIECE]):
+            done += count
+            progress(done / size)
+    del content[done:]  # it has become shorter meanwhile
+    return content
+
+
+def _ends_early(path: Path, packed: str) -> str:
+    return f"the {packed} data ends early, at byte {path.stat().st_size:,}"
+
+
+def _unreadable(path: Path, packed: str, error: Exception) -> BubblescopeError:
     match error:
-        case EOFError():
-            size = path.stat().st_size
-            return refusal(path, f"cut short: the gzip data ends early, at byte {size:,}", _AGAIN)
-        case gzip.BadGzipFile() | zlib.error():
-            return refusal(path, f"damaged gzip data ({error})", _AGAIN)
+        case DamagedError():
+            return refusal(path, f"damaged {packed} data ({error})", _AGAIN)
         case FileNotFoundError():
             return refusal(path, "no such file", "check the path")
         case PermissionError():

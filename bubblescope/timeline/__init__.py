@@ -11,7 +11,7 @@ from bubblescope.timeline.tables import (
     Steps,
     Table,
 )
-from bubblescope.timeline.timeline import Timeline
+from bubblescope.timeline.timeline import Timeline, in_order
 
 __all__ = [
     "Coded",
@@ -26,4 +26,5 @@ __all__ = [
     "Table",
     "ThreadName",
     "Timeline",
+    "in_order",
 ]

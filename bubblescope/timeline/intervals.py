@@ -90,6 +90,15 @@ def covered_before(start: Int, end: Int, at: Int) -> Int:
     return result
 
 
+def union(start: Int, end: Int) -> tuple[Int, Int]:
+    """The stretches that any of the intervals covers, in order; they come ordered by start."""
+    if not len(start):
+        return start, end
+    reach = np.maximum.accumulate(end)
+    new = np.append(True, start[1:] > reach[:-1])
+    return start[new], reach[np.append(np.flatnonzero(new)[1:] - 1, len(start) - 1)]
+
+
 def in_order(values: Int) -> Int:
     """Sorted values; the array itself where it is sorted already, as most are."""
     return values if (values[1:] >= values[:-1]).all() else np.sort(values)

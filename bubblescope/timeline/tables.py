@@ -132,6 +132,9 @@ class DeviceOps(Table):
     kind: "kernel", "memcpy", "memset" or "graph" (a replay recorded whole).
     process: the host process whose launch it was, so that correlation ids never collide.
     graph, node: ids as the tool gave them; most Kineto files give neither.
+    grid, block: of a kernel, "x,y,z".
+    collective, group, sequence: of a collective, what the framework called it, the communicator
+    with its ranks ("0 [0, 1]"), and its number in it, as far as these were recorded.
     """
 
     rank: Int
@@ -146,6 +149,11 @@ class DeviceOps(Table):
     graph: Int
     node: Int
     bytes: Int
+    grid: Coded
+    block: Coded
+    collective: Coded
+    group: Coded
+    sequence: Int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,8 +187,8 @@ class HostCalls(Table):
 class Ranges(Table):
     """Spans on host threads that are not CUDA calls.
 
-    kind: "annotation" (NVTX, record_function), "op" (framework operator), "python" (a frame) or
-    "overhead" (the profiler's own work; thread is often -1).
+    kind: "annotation" (NVTX, record_function), "op" (framework operator), "python" (a frame), "os"
+    (a call of the operating system) or "overhead" (the profiler's own work; thread is often -1).
     """
 
     rank: Int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from bubblescope.timeline.tables import (
     Frames,
     Health,
     HostCalls,
+    Int,
     Ranges,
     Steps,
     Table,
@@ -43,23 +44,8 @@ class Timeline:
         ranges by (rank, process, thread, start), the enclosing one of two that start together
         first; steps by (rank, process, start).
         """
-        made = cls(meta, **tables)  # type: ignore[arg-type]
-        ops, calls, ranges, steps = made.device_ops, made.host_calls, made.ranges, made.steps
-        return cls(
-            meta,
-            ops.take(
-                _order(
-                    ops.rank, ops.device, ops.start, ops.stream, ops.correlation, ops.node, ops.end
-                )
-            ),
-            calls.take(_order(calls.rank, calls.process, calls.thread, calls.start, -calls.end)),
-            ranges.take(
-                _order(ranges.rank, ranges.process, ranges.thread, ranges.start, -ranges.end)
-            ),
-            made.frames,
-            steps.take(_order(steps.rank, steps.process, steps.start)),
-            made.health,
-        )
+        ordered = {name: in_order(table) for name, table in tables.items()}
+        return cls(meta, **ordered)  # type: ignore[arg-type]
 
     def tables(self) -> dict[str, Table]:
         """Every table by its name."""
@@ -73,11 +59,39 @@ class Timeline:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _order(*keys: np.ndarray) -> np.ndarray:
-    """Stable order by the first key, ties by the next; free where rows are already in order."""
-    constant = [k for k in keys if len(k) and (k != k[0]).any()]
-    if not constant:
-        return np.arange(len(keys[0]))
-    if len(constant) == 1:
-        return np.argsort(constant[0], kind="stable")
-    return np.lexsort(constant[::-1])
+_Any = TypeVar("_Any", bound=Table)
+
+
+def in_order(table: _Any) -> _Any:
+    """The rows in canonical order; the table itself where they are so already."""
+    keys = _keys(table)
+    if not keys or _are_in_order(keys):
+        return table
+    varying = [k for k in keys if (k != k[0]).any()]
+    if len(varying) == 1:
+        return table.take(np.argsort(varying[0], kind="stable"))
+    return table.take(np.lexsort(varying[::-1]))
+
+
+def _keys(table: Table) -> tuple[Int, ...]:
+    """What the rows are ordered by, the first key first; nothing where any order will do."""
+    match table:
+        case DeviceOps() as t:
+            return t.rank, t.device, t.start, t.stream, t.correlation, t.node, t.end
+        case HostCalls() | Ranges() as t:
+            return t.rank, t.process, t.thread, t.start, -t.end
+        case Steps() as t:
+            return t.rank, t.process, t.start
+    return ()
+
+
+def _are_in_order(keys: tuple[Int, ...]) -> bool:
+    tied = np.ones(max(0, len(keys[0]) - 1), np.bool_)
+    for key in keys:
+        before, after = key[:-1], key[1:]
+        if (tied & (after < before)).any():
+            return False
+        tied &= after == before
+        if not tied.any():
+            break
+    return True

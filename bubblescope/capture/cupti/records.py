@@ -15,6 +15,7 @@ from bubblescope.capture.cupti.demangle import demangle
 from bubblescope.capture.cupti.subscriber import Row
 from bubblescope.timeline import Coded, DeviceOps, Frames, HostCalls, Ranges
 from bubblescope.timeline.intervals import Mask
+from bubblescope.timeline.shapes import shape
 from bubblescope.timeline.tables import Int
 
 NONE = 2**32 - 1
@@ -131,7 +132,15 @@ def _ops(
         graph=_graph_id(records, "graph_id"),
         node=-1 if whole else _graph_id(records, "graph_node_id"),
         bytes=_column(records, "bytes") if kind in ("memcpy", "memset") else -1,
+        **(_shapes(records) if kind == "kernel" else {}),
     )
+
+
+def _shapes(records: list[Any]) -> dict[str, Coded]:
+    return {
+        what: shape(*(_column(records, f"{what}_{axis}") for axis in "xyz"))
+        for what in ("grid", "block")
+    }
 
 
 def _kernel_names(records: list[Any]) -> Coded:
