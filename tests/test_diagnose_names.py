@@ -58,3 +58,11 @@ def test_numbered_annotations_fill_host_gaps_under_one_name():
     # the end of the `decode` before, 10 between the two, 60 in this one.
     assert (named.name, named.count, named.ns) == ("decode #", 6, 5 * 64_000)
     assert (nothing.name, nothing.ns) == ("", 5 * 10_000)
+
+
+def test_a_launch_call_without_a_name_is_a_finding_all_the_same() -> None:
+    # The bubble [150,230) is ended by the second: host gap to 200, its call to 220, latency to 230.
+    trace = TraceBuilder().launch("a", at=10, dur=5, start=100, run=50)
+    trace.launch("b", at=200, dur=20, start=230, run=50, call="")
+    titles = {f.title: f.exposed_idle_ns for f in diagnose(trace.timeline()).findings}
+    assert titles["Launch calls without a name run while the device is dry"] == 20

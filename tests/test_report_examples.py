@@ -53,6 +53,7 @@ def steps_of(
         whole=~np.isin(number, cut),
         led=~np.isin(number, headless),
         outlier=np.isin(number, outliers),
+        phase=np.zeros(len(rows), np.int8),
         busy_ns=busy,
         overlapped_ns=np.array([row[1] for row in rows], np.int64),
         parts_ns=parts,

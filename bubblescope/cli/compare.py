@@ -9,7 +9,7 @@ import click
 
 from bubblescope import progress
 from bubblescope.cli import options
-from bubblescope.cli.output import console
+from bubblescope.cli.output import console, save_page
 from bubblescope.compare import Run
 from bubblescope.errors import BubblescopeError
 
@@ -22,6 +22,8 @@ from bubblescope.errors import BubblescopeError
 @click.option(
     "--top", default=10, show_default=True, type=click.IntRange(1), help="Rows in each table."
 )
+@options.html
+@click.option("--force", is_flag=True, help="Replace FILE.html if it exists.")
 def compare(
     before: Path,
     after: Path,
@@ -29,6 +31,8 @@ def compare(
     marker: str | None,
     as_json: bool,
     top: int,
+    html: Path | None,
+    force: bool,
 ) -> None:
     """Say what changed from recording A to recording B.
 
@@ -41,15 +45,30 @@ def compare(
     from bubblescope.report import comparison as report
     from bubblescope.report import comparison_json
 
+    if html is not None:
+        from bubblescope.view import out
+
+        out.check(html, force=force)
     with progress.bar() as show:
-        found = run(*(_side(path, window, marker, show) for path in (before, after)))
+        a, b = (side(path, window, marker, show) for path in (before, after))
+        found = run(a, b)
     if as_json:
         sys.stdout.buffer.write(comparison_json.to_json(found))
     else:
         report.render(found, console(), top=top)
+    if html is not None:
+        from bubblescope.cli.shown import shown
+        from bubblescope.view import comparison_page
+
+        page = comparison_page(
+            shown(a.timeline, a.diagnosis, str(before)),
+            shown(b.timeline, b.diagnosis, str(after)),
+            found,
+        )
+        save_page(page, html)
 
 
-def _side(
+def side(
     path: Path,
     window: tuple[int | None, int | None] | None,
     marker: str | None,

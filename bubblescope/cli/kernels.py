@@ -15,6 +15,8 @@ from bubblescope.cli.lines import one_line
 from bubblescope.cli.output import Output, console
 from bubblescope.errors import BubblescopeError
 from bubblescope.kernels.model import Kernels
+from bubblescope.paths import is_there
+from bubblescope.whole import refuse_input
 
 TARGET = "ling"
 """The target that can be measured kernel by kernel."""
@@ -140,11 +142,11 @@ def _of_file(
     from bubblescope.ingest import load
     from bubblescope.kernels import tabulate
 
-    if not file.exists() and not file.suffix:
+    if not is_there(file) and not file.suffix:
         raise BubblescopeError(f"{file}: no such file, and no such target; there is: {TARGET}")
     path = output.path
-    if path is not None and path.exists() and file.exists() and path.samefile(file):
-        raise BubblescopeError(f"{path}: is the recording itself; name another file")
+    if path is not None:
+        refuse_input(path, [file])
     with progress.bar() as show:
         timeline = load(file, progress=show)
         diagnosis = diagnose(timeline, marker=marker, window=window, progress=show)

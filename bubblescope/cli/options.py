@@ -54,8 +54,27 @@ def window(command: Command) -> Command:
     )(command)
 
 
+def strict(command: Command) -> Command:
+    """--strict of a recording that is read."""
+    return click.option(
+        "--strict",
+        is_flag=True,
+        help="Refuse a file that is cut or damaged; else say what is lost.",
+    )(command)
+
+
+def html(command: Command) -> Command:
+    """--html of a command whose result can be looked at in a browser."""
+    return click.option(
+        "--html",
+        type=click.Path(path_type=Path),
+        metavar="FILE.html",
+        help="Also write it as a page for a browser: docs/view.md.",
+    )(command)
+
+
 def output(command: Command) -> Command:
-    """--json, --top, -o and --force, which reach the command as `output`, checked."""
+    """--json, --top, --launches, -o, --html and --force, which reach it as `output`, checked."""
 
     @click.option(
         "--json", "as_json", is_flag=True, help="Print the report as JSON (docs/json.md)."
@@ -64,16 +83,29 @@ def output(command: Command) -> Command:
         "--top", default=10, show_default=True, type=click.IntRange(1), help="Rows in each table."
     )
     @click.option(
+        "--launches", is_flag=True, help="Show every figure on launches and queues, not a few."
+    )
+    @click.option(
         "-o",
         "--output",
         type=click.Path(path_type=Path),
         metavar="FILE.bscope",
         help="Also save the recording, for `bubblescope diagnose`.",
     )
-    @click.option("--force", is_flag=True, help="Replace FILE.bscope if it exists.")
+    @html
+    @click.option("--force", is_flag=True, help="Replace files that exist.")
     @functools.wraps(command)
-    def wrapped(*, as_json: bool, top: int, output: Path | None, force: bool, **others: Any) -> Any:
-        wanted = Output(as_json, top, output, force)
+    def wrapped(
+        *,
+        as_json: bool,
+        top: int,
+        launches: bool,
+        output: Path | None,
+        html: Path | None,
+        force: bool,
+        **others: Any,
+    ) -> Any:
+        wanted = Output(as_json, top, output, force, launches, html)
         wanted.check()
         return command(output=wanted, **others)
 

@@ -17,15 +17,21 @@ from bubblescope.timeline import Timeline, bscope
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What the options --json, --top, -o and --force ask for."""
+    """What the options --json, --top, --launches, -o, --html and --force ask for."""
 
     as_json: bool
     top: int
     path: Path | None
     force: bool
+    launches: bool = False
+    html: Path | None = None
 
     def check(self) -> None:
         """Refuse what could not be saved before any work is done for it."""
+        if self.html is not None:
+            from bubblescope.view import out
+
+            out.check(self.html, force=self.force)
         if self.path is None:
             return
         if self.path.suffix != ".bscope":
@@ -37,23 +43,35 @@ class Output:
         if self.path is not None:
             bscope.write(timeline, self.path, force=self.force)
 
-    def show(self, diagnosis: Diagnosis, timeline: Timeline) -> None:
-        """Print the report: findings by what they would save, with the passes that address them."""
-        from bubblescope.predict.ranking import ranked
-        from bubblescope.report import as_json, terminal
-        from optimizations import passes_for
+    def show(self, diagnosis: Diagnosis, timeline: Timeline, label: str = "") -> None:
+        """Print the report: findings by what they would save, with the passes that address them.
 
-        diagnosis = ranked(timeline, diagnosis)
-        passes = {
-            n: passes_for(f.kind, f.call, f.site.file if f.site else "")
-            for n, f in enumerate(diagnosis.findings)
-        }
+        label: what a page calls the recording, where not by its source.
+        """
+        from bubblescope.cli.shown import shown
+        from bubblescope.report import as_json, terminal
+
+        found = shown(timeline, diagnosis, label)
         if self.as_json:
-            sys.stdout.buffer.write(as_json.to_json(diagnosis, passes))
+            sys.stdout.buffer.write(as_json.to_json(found.diagnosis, found.passes))
         else:
-            terminal.render(diagnosis, passes, console(), top=self.top)
+            terminal.render(
+                found.diagnosis, found.passes, console(), top=self.top, launches=self.launches
+            )
         if self.path is not None:
             click.echo(one_line(f"recording saved as {self.path}"), err=True)
+        if self.html is not None:
+            from bubblescope.view import diagnosis_page
+
+            save_page(diagnosis_page(found), self.html)
+
+
+def save_page(page: bytes, path: Path) -> None:
+    """Write a page that was asked for, and say so."""
+    from bubblescope.view import out
+
+    out.save(page, path)
+    click.echo(one_line(f"page saved as {path}"), err=True)
 
 
 def console() -> Console:

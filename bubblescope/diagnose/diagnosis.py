@@ -12,11 +12,13 @@ from bubblescope.diagnose import (
     clocks as find_clocks,
 )
 from bubblescope.diagnose import (
+    communication,
     doubts,
     fillers,
     findings,
     held,
     launches,
+    launchstats,
     markers,
     parts,
     price,
@@ -109,7 +111,8 @@ def diagnose(
 
     report("finding steps", 0.6)
     marks = markers.find(timeline, joined, threads, spans, all_gaps, marker)
-    where = [steps.bounds(timeline, marks, joined, d.span, d.gaps) for d in devices]
+    told = markers.phases_of(timeline, joined, marks)
+    where = [steps.bounds(timeline, marks, joined, d.span, d.gaps, told) for d in devices]
     tables = [
         steps.table(w, *_times(timeline, d.span), d.gaps, p, int(d.gaps.busy_end[-1]))
         for w, d, p in zip(where, devices, pieces, strict=True)
@@ -155,6 +158,10 @@ def diagnose(
     window_ns = sum(x.window_ns for x in done)
     unknown = sum(x.unknown_ns for x in done) / window_ns if window_ns else 0.0
     filled = fillers.find(timeline, kept, counted)
+    seen = [
+        communication.Place(d.span, d.gaps, k, _cut_steps(t, window), i)
+        for d, k, t, i in zip(devices, kept, tables, inside, strict=True)
+    ]
     health, warnings = doubts.find(timeline, joined, clocks, marks, int(early.sum()), unknown)
     report("done", 1.0)
     return Diagnosis(
@@ -180,6 +187,8 @@ def diagnose(
         clocks=clocks,
         level=timeline.meta.level or _level(timeline, joined),
         markers=marks,
+        communication=communication.find(timeline, joined, threads, seen, counted),
+        launches=launchstats.find(timeline, joined, seen, counted, clocks.shift),
     )
 
 

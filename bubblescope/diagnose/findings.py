@@ -42,6 +42,7 @@ _WHY = {
 _TITLE = {
     Part.HOST_GAP: "The host prepares work while the device is dry",
     Part.HOST_WAIT: "The launching thread waits for another thread while the device is dry",
+    Part.LAUNCH_CALL: "Launch calls without a name run while the device is dry",
     Part.LAUNCH_LATENCY: "Launches reach an empty device late",
     Part.STREAM_WAIT: "Streams wait for events of other work",
     Part.DEVICE_GAP: "The device pauses between kernels that were already queued",
@@ -91,7 +92,7 @@ def find(
 
     found = [_of_read(r, share(r.exposed_idle_ns, r.exposed_idle_ns_per_step)) for r in reads]
     found = [f for f in found if f.exposed_idle_ns > 0]
-    node_level = _node_level(timeline, launches)
+    node_level = node_level_calls(timeline, launches)
     for part, call, inflated, time in _slices(timeline, devices, steps, node_level):
         if time.ns == 0:
             continue
@@ -184,7 +185,7 @@ def _most(fillers: tuple[Filler, ...]) -> str:
     return f" Mostly in {', '.join(named)}." if named else ""
 
 
-def _node_level(timeline: Timeline, launches: Launches) -> np.ndarray:
+def node_level_calls(timeline: Timeline, launches: Launches) -> np.ndarray:
     """Mask of the graph launches that took longer because every node was recorded."""
     if not timeline.meta.lengthens_graphs:
         return np.zeros(len(timeline.host_calls), np.bool_)

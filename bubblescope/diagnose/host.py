@@ -17,8 +17,9 @@ from bubblescope.timeline.tables import Int
 from bubblescope.timeline.threads import Threads
 
 WAITS_FOR_THREAD = re.compile(
-    r"method acquire of _thread|pthread_(cond_(timed|clock)?wait|mutex_(lock|timedlock)|join)"
-    r"|^(sem_(timed)?wait|futex)\b"
+    r"method acquire of _thread|pthread_(cond_(timed|clock)?wait|mutex_(timed|clock)?lock"
+    r"|rwlock_(timed|clock)?(rd|wr)lock|barrier_wait|(timed|clock)?join(_np)?\b)"
+    r"|^(sem_(timed|clock)?wait|futex)\b"
 )
 """Records that say of themselves that their thread waits for another one."""
 
@@ -48,6 +49,7 @@ class HostActivity:
         self._doing = np.full(len(ranges), Doing.ANNOTATION, np.int8)
         self._doing[ranges.kind.where(lambda kind: kind == "op")] = Doing.OP
         self._doing[ranges.kind.where(lambda kind: kind == "python")] = Doing.PYTHON
+        self._doing[ranges.kind.where(lambda kind: kind == "os")] = Doing.OS
         self._indexes: dict[int, tuple[Int, IntervalIndex, Int, IntervalIndex]] = {}
         self._overheads: dict[int, tuple[Int, IntervalIndex]] = {}
 

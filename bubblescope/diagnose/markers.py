@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
-from bubblescope.diagnose import cycles
+from bubblescope.diagnose import cycles, phases
 from bubblescope.diagnose.bubbles import DeviceSpan, Gaps
 from bubblescope.diagnose.launches import Launches
 from bubblescope.diagnose.model import Markers
@@ -21,6 +22,8 @@ from bubblescope.timeline.threads import Threads
 _NOT_A_STEP = re.compile(
     r"^(nccl:|record_param_comms|gloo:|## Call CompiledFxGraph|Torch-Compiled)"
 )
+
+_HOST_COPY = re.compile(r"^Memcpy (DtoH|HtoD)")
 
 
 def find(
@@ -37,9 +40,35 @@ def find(
     return (
         _recorded(timeline, launches)
         or _annotation(timeline, launches, threads)
-        or _graph(timeline, launches)
-        or _cycle(timeline, launches, threads, spans, gaps)
+        or _of_each_rank(lambda rank: _graph(timeline, launches, rank), spans)
+        or _of_each_rank(lambda rank: _cycle(timeline, launches, threads, spans, gaps, rank), spans)
     )
+
+
+def _of_each_rank(
+    find_one: Callable[[int], Markers | None], spans: list[DeviceSpan]
+) -> Markers | None:
+    """What each rank's own work shows; graphs and cycles have no names that ranks would share."""
+    found = [m for rank in sorted({s.rank for s in spans}) if (m := find_one(rank)) is not None]
+    if len(found) < 2:
+        return found[0] if found else None
+    # Owners are numbered in the order of ranks.
+    return Markers(
+        found[0].name,
+        np.concatenate([m.owner for m in found]),
+        np.concatenate([m.number for m in found]),
+        np.concatenate([m.start for m in found]),
+        closed_end=False,
+    )
+
+
+def phases_of(timeline: Timeline, launches: Launches, markers: Markers | None) -> Int:
+    """The phase that each marker's step states, shape (markers,); a model.Phase."""
+    if markers is None:
+        return np.zeros(0, np.int64)
+    ranges = timeline.ranges
+    owner = _owner_of(timeline, launches, ranges.rank, ranges.process)
+    return phases.of_markers(timeline, owner, markers)
 
 
 def _owner_of(timeline: Timeline, launches: Launches, rank: Int, process: Int) -> Int:
@@ -109,7 +138,10 @@ def _annotation(timeline: Timeline, launches: Launches, threads: Threads) -> Mar
     rows = np.flatnonzero(wanted)
     if not len(rows):
         return None
-    names = ranges.name.take(rows).map(generic)
+    names = ranges.name.take(rows).map(phases.series)
+    # What an engine calls its step is one, even where the recording holds no other.
+    told = np.zeros(len(names.values), np.bool_)
+    told[np.unique(names.codes[ranges.name.take(rows).where(phases.is_engine_step)])] = True
     operations = np.bincount(launches.of_op[launches.of_op >= 0], minlength=len(calls))
     best: tuple[int, int] | None = None
     first, length = runs(ranges.rank[rows], ranges.process[rows], ranges.thread[rows])
@@ -128,7 +160,7 @@ def _annotation(timeline: Timeline, launches: Launches, threads: Threads) -> Mar
         work = launched[np.searchsorted(begins, end)] - launched[np.searchsorted(begins, start)]
         often = np.bincount(codes, minlength=len(names.values))
         working = np.bincount(codes[work > 0], minlength=len(names.values))
-        repeats = (often >= 2) & (2 * working >= often)
+        repeats = ((often >= 2) | (told & (often > 0))) & (2 * working >= often)
         candidates = np.flatnonzero(repeats[codes])
         if not len(candidates):
             continue
@@ -142,16 +174,19 @@ def _annotation(timeline: Timeline, launches: Launches, threads: Threads) -> Mar
     if best is None:
         return None
     chosen = rows[names.codes == best[1]]
-    only = set(ranges.name.take(chosen).to_list())
-    name = only.pop() if len(only) == 1 else names.values[best[1]]
+    found = set(ranges.name.take(chosen).to_list())
+    alike = set(map(generic, found))
+    name = names.values[best[1]]
+    if len(alike) == 1:
+        (name,) = found if len(found) == 1 else alike
     return _of_ranges(timeline, launches, chosen, name)
 
 
-def _graph(timeline: Timeline, launches: Launches) -> Markers | None:
-    """The largest graph that repeats: by its operations, or by its time where recorded whole."""
+def _graph(timeline: Timeline, launches: Launches, rank: int) -> Markers | None:
+    """A rank's largest graph that repeats: by its operations, or by its time if recorded whole."""
     ops, calls = timeline.device_ops, timeline.host_calls
     opaque = ops.kind.where(lambda k: k == "graph") & (launches.of_op >= 0)
-    rows = np.flatnonzero(launches.graph | opaque)
+    rows = np.flatnonzero((launches.graph | opaque) & (ops.rank == rank))
     if not len(rows):
         return None
     launch, first, inverse = np.unique(launches.of_op[rows], return_index=True, return_inverse=True)
@@ -179,11 +214,10 @@ def _cycle(
     threads: Threads,
     spans: list[DeviceSpan],
     gaps: list[Gaps],
+    rank: int,
 ) -> Markers | None:
-    """A cycle in the sequence of operations of the busiest device."""
-    if not spans:
-        return None
-    number = int(np.argmax([s.stop - s.first for s in spans]))
+    """A cycle in the sequence of operations of a rank's busiest device."""
+    number = int(np.argmax([(s.stop - s.first) * (s.rank == rank) for s in spans]))
     span, gap = spans[number], gaps[number]
     rows = np.arange(span.first, span.stop)
     rows = rows[launches.of_op[rows] >= 0]
@@ -191,13 +225,15 @@ def _cycle(
         return None
     rows = rows[np.argsort(launches.begin[rows], kind="stable")]
     names = _with_op(timeline, launches, threads, rows)
-    length = cycles.period(names)
+    copies = timeline.device_ops.name.take(rows).where(lambda name: bool(_HOST_COPY.match(name)))
+    length = cycles.period(names, copies)
     if length is None:
         return None
     before = np.zeros(span.stop - span.first, np.int64)
     before[gap.op - span.first] = gap.end - gap.start
-    at = cycles.phase(length, before[rows - span.first])
-    begins = rows[at::length]
+    regular = cycles.regular(names, length)
+    at = regular.start + cycles.phase(length, before[rows[regular] - span.first])
+    begins = rows[cycles.begins(names, length, at)]
     name = f"cycle of {length} operations"
     return _counted(name, launches.op_owner[begins], launches.begin[begins], closed_end=False)
 

@@ -9,6 +9,8 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from bubblescope.diagnose.exchange import Communication
+from bubblescope.diagnose.issue import LaunchStatistics
 from bubblescope.timeline.meta import Meta
 from bubblescope.timeline.tables import Int
 
@@ -43,6 +45,7 @@ class Doing(IntEnum):
     OP = 4
     ANNOTATION = 5
     PYTHON = 6
+    OS = 7
 
     @property
     def label(self) -> str:
@@ -50,6 +53,26 @@ class Doing(IntEnum):
         return _DOING[self]
 
 
+class Phase(IntEnum):
+    """What a step did, where its name or its kernels tell."""
+
+    NOT_TOLD = 0
+    DECODE = 1
+    PREFILL = 2
+    OTHER = 3
+
+    @property
+    def label(self) -> str:
+        """In words, for tables and JSON; "" where nothing tells."""
+        return _PHASE[self]
+
+
+_PHASE = {
+    Phase.NOT_TOLD: "",
+    Phase.DECODE: "decode",
+    Phase.PREFILL: "prefill",
+    Phase.OTHER: "other kernels",
+}
 _DOING = {
     Doing.NOT_RECORDED: "nothing recorded",
     Doing.ALLOCATOR: "allocator",
@@ -58,6 +81,7 @@ _DOING = {
     Doing.OP: "framework op",
     Doing.ANNOTATION: "annotation",
     Doing.PYTHON: "Python frame",
+    Doing.OS: "operating system",
 }
 
 
@@ -109,7 +133,8 @@ class StepTable:
 
     number: as recorded, else counted from 0. whole: its operations are all there, and at most 1 %
     of it is unknown. led: what came before its first operation was recorded, so that the bubble
-    which begins it is too. outlier: whole, but far from the rest.
+    which begins it is too. outlier: whole, but far from the rest. phase: a Phase; OTHER are steps
+    that spend most of their time in operations that the usual step does not have.
     """
 
     number: Int
@@ -118,6 +143,7 @@ class StepTable:
     whole: npt.NDArray[np.bool_]
     led: npt.NDArray[np.bool_]
     outlier: npt.NDArray[np.bool_]
+    phase: npt.NDArray[np.int8]
     busy_ns: Int
     overlapped_ns: Int
     parts_ns: Int
@@ -134,10 +160,15 @@ class StepTable:
     def counted(self) -> npt.NDArray[np.bool_]:
         """Mask of the steps that medians are taken over.
 
-        Outliers are left out, and a step whose beginning was not recorded where there are others.
+        Steps of another phase and outliers are left out, and a step whose beginning was not
+        recorded where there are others.
         """
-        counted = self.whole & ~self.outlier
+        counted = self.whole & ~self.outlier & self.alike()
         return counted & self.led if (counted & self.led).any() else counted
+
+    def alike(self) -> npt.NDArray[np.bool_]:
+        """Mask of the steps of the phase that figures are about: decode where one is whole."""
+        return alike(self.phase, self.whole)
 
     def median(self, values: Int) -> int | None:
         """Median over counted steps, of a column of this table or one like it; halves down."""
@@ -158,6 +189,18 @@ class Markers:
     number: Int
     start: Int
     closed_end: bool
+
+
+def alike(phase: npt.NDArray[np.int8], whole: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Mask of the decode steps; where none of them is whole, of those not told apart; else all.
+
+    What begins before the first marker, and so is cut, states nothing and is left among them.
+    """
+    cut = ~whole & (phase == Phase.NOT_TOLD)
+    for chosen in (phase == Phase.DECODE, phase == Phase.NOT_TOLD):
+        if (chosen & whole).any():
+            return np.asarray(chosen | cut)
+    return np.ones(len(phase), np.bool_)
 
 
 def median_ns(values: Int) -> int | None:
@@ -317,7 +360,8 @@ class DeviceDiagnosis:
 class Diagnosis:
     """Where the time went. With several devices the totals are sums over them.
 
-    markers: what begins the steps, on the host; None where nothing was found.
+    markers: what begins the steps, on the host; None where nothing was found. communication: None
+    where devices exchange nothing. launches: None where no launch is known.
     """
 
     meta: Meta
@@ -332,6 +376,8 @@ class Diagnosis:
     clocks: Clocks
     level: str
     markers: Markers | None = None
+    communication: Communication | None = None
+    launches: LaunchStatistics | None = None
 
     def total(self, name: str) -> int:
         """Sum over devices of a `*_ns` figure: `total("busy_ns")`."""

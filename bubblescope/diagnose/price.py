@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -21,7 +21,7 @@ class LateTime:
     """Host-late stretches of one device's bubbles, in host time; one row a piece.
 
     thread: of the launch that ended the bubble, and launch: when that began. device: position in
-    the diagnosis.
+    the diagnosis. bubble: row of that device's Bubbles.
     """
 
     thread: Int
@@ -30,6 +30,7 @@ class LateTime:
     end: Int
     part: Int
     device: Int
+    bubble: Int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +41,20 @@ class LateBubbles:
     launch: Int
     length: Int
     device: Int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Charges:
+    """What reads are charged with: one row a stretch of a bubble, ns of it; columns (rows,).
+
+    read: row of the reads. device: position in the diagnosis. bubble: row of that device's Bubbles.
+    """
+
+    read: Int
+    device: Int
+    bubble: Int
+    part: Int
+    ns: Int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +86,7 @@ def late_time(
         pieces.end[rows] + shift,
         pieces.part[rows].astype(np.int64),
         np.full(len(rows), device),
+        pieces.bubble[rows],
     )
 
 
@@ -93,17 +109,43 @@ def late_bubbles(
     )
 
 
+def charges(reads: Reads, waited: Mask, late: list[LateTime]) -> Charges:
+    """The idle that each read that waited is charged with, until its wait is spent.
+
+    A read that waited makes its thread late by end - begin. The late time of bubbles that the
+    thread's later launches end is charged to the latest such read, in time order.
+    """
+    rows = np.flatnonzero(waited)
+    if not len(rows) or not late:
+        return Charges(*(np.zeros(0, np.int64) for _ in range(5)))
+    debts = _Debts(reads.thread[rows], reads.begin[rows])
+    thread, launch, start, end, part, device, bubble = (
+        np.concatenate([getattr(x, f.name) for x in late]) for f in fields(LateTime)
+    )
+    piece, start, end, debt = debts.split(thread, start, end)
+    # A blocking copy launches too: only later launches are late because of it.
+    debt = debts.before(debt, (reads.end[rows])[debt] > launch[piece])
+    kept = debt >= 0
+    piece, start, end, debt = piece[kept], start[kept], end[kept], debt[kept]
+    order = np.lexsort((device[piece], start, debt))
+    piece, debt, length = piece[order], debt[order], (end - start)[order]
+    wait = (reads.end - reads.begin)[rows]
+    first, count = runs(debt)
+    before = np.cumsum(length) - length
+    spent = before - np.repeat(before[first], count)
+    charged = np.clip(wait[debt] - spent, 0, length)
+    some = charged > 0
+    piece, debt, charged = piece[some], debt[some], charged[some]
+    return Charges(rows[debt], device[piece], bubble[piece], part[piece], charged)
+
+
 def charge(
     reads: Reads,
     waited: Mask,
     late: list[LateTime],
     bubbles: list[LateBubbles],
 ) -> Prices:
-    """Charge each read that waited with the idle after it, until its wait is spent.
-
-    A read that waited makes its thread late by end - begin. The late time of bubbles that the
-    thread's later launches end is charged to the latest such read, in time order.
-    """
+    """The price of each read: its charges, and all idle until its thread's next wait."""
     devices = len(late)
     exposed = np.zeros((len(reads.begin), devices), np.int64)
     after = np.zeros_like(exposed)
@@ -112,27 +154,10 @@ def charge(
     rows = np.flatnonzero(waited)
     if not len(rows) or not devices:
         return Prices(exposed, after, closed, of_part)
-    debts = _Debts(reads.thread[rows], reads.begin[rows])
-
-    thread, launch, start, end, part, device = (
-        np.concatenate([getattr(x, name) for x in late])
-        for name in ("thread", "launch", "start", "end", "part", "device")
-    )
-    piece, start, end, debt = debts.split(thread, start, end)
-    # A blocking copy launches too: only later launches are late because of it.
-    debt = debts.before(debt, (reads.end[rows])[debt] > launch[piece])
-    kept = debt >= 0
-    piece, start, end, debt = piece[kept], start[kept], end[kept], debt[kept]
-    part, device = part[piece], device[piece]
-    order = np.lexsort((device, start, debt))
-    debt, length, part, device = debt[order], (end - start)[order], part[order], device[order]
     wait = (reads.end - reads.begin)[rows]
-    first, count = runs(debt)
-    before = np.cumsum(length) - length
-    spent = before - np.repeat(before[first], count)
-    charged = np.clip(wait[debt] - spent, 0, length)
-    np.add.at(exposed, (rows[debt], device), charged)
-    np.add.at(of_part, part, charged)
+    charged = charges(reads, waited, late)
+    np.add.at(exposed, (charged.read, charged.device), charged.ns)
+    np.add.at(of_part, charged.part, charged.ns)
 
     thread, launch, length, device = (
         np.concatenate([getattr(x, name) for x in bubbles])

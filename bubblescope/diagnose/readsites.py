@@ -82,7 +82,7 @@ def _site(
     # one whose account is still open says nothing per step.
     some = _by_step(closed[rows].astype(np.int64), step[rows], len(steps.number)) > 0
     open_ = _by_step((~closed[rows]).astype(np.int64), step[rows], len(steps.number)) > 0
-    priced = (counted | (some & ~steps.outlier)) & ~open_
+    priced = (counted | (some & ~steps.outlier & steps.alike())) & ~open_
     if not counted.any() or not priced.any():
         priced = counted
 

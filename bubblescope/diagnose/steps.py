@@ -6,9 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bubblescope.diagnose import phases
 from bubblescope.diagnose.bubbles import DeviceSpan, Gaps
 from bubblescope.diagnose.launches import Launches
-from bubblescope.diagnose.model import Markers, Part, Pieces, StepTable, median_ns
+from bubblescope.diagnose.model import (
+    Markers,
+    Part,
+    Phase,
+    Pieces,
+    StepTable,
+    alike,
+    median_ns,
+)
 from bubblescope.timeline import Timeline
 from bubblescope.timeline.intervals import Mask, covered_before
 from bubblescope.timeline.tables import Int
@@ -25,15 +34,17 @@ class Bounds:
 
     start: ns, strictly rising. number: as recorded, else counted from 0; what was launched before
     the first marker has the number before the first. whole: see model.StepTable, but for unknown
-    time, which is not known yet.
+    time, which is not known yet. phase: a model.Phase.
     """
 
     start: Int
     number: Int
     whole: Mask
+    phase: Int
 
 
-NO_BOUNDS = Bounds(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.bool_))
+_NONE = np.zeros(0, np.int64)
+NO_BOUNDS = Bounds(_NONE, _NONE, np.zeros(0, np.bool_), _NONE)
 
 
 def marker_of(markers: Markers, owner: Int, time: Int) -> Int:
@@ -53,8 +64,9 @@ def bounds(
     launches: Launches,
     span: DeviceSpan,
     gaps: Gaps,
+    told: Int,
 ) -> Bounds:
-    """The steps of one device."""
+    """The steps of one device. told: the phase that each marker's step states."""
     if markers is None:
         return NO_BOUNDS
     rows = slice(span.first, span.stop)
@@ -76,15 +88,21 @@ def bounds(
     if found[0] < 0:
         number = np.append(number[1:2] - 1 if len(number) > 1 else [-1], number[1:])
 
+    phase = np.where(found >= 0, told[np.maximum(found, 0)], Phase.NOT_TOLD)
     lost = launches.lost
     lost_in = marker_of(markers, launches.owner[lost], timeline.host_calls.start[lost])
     whole = _whole(found, count, markers.closed_end) & ~np.isin(found, lost_in)
+    if not told.any():
+        step = np.where(marker > -2, np.searchsorted(found, marker), -1)
+        unlike = phases.by_kernels(timeline, rows, step, whole)
+        phase = np.where(unlike, Phase.OTHER, phase)
     if start[0] > op_start[0]:  # operations of unknown launch lead the window
         start = np.append(op_start[:1], start)
         number = np.append(number[:1] - 1, number)
         whole = np.append(np.False_, whole)
+        phase = np.append(Phase.NOT_TOLD, phase)
     keep = np.append(start[1:] > start[:-1], True)
-    return Bounds(start[keep], number[keep], whole[keep])
+    return Bounds(start[keep], number[keep], whole[keep], phase[keep])
 
 
 def _whole(found: Int, count: Int, closed_end: bool) -> Mask:
@@ -124,7 +142,8 @@ def table(
         end=edges[1:],
         whole=whole,
         led=where.start > start[0],
-        outlier=_outliers(np.diff(edges), whole),
+        outlier=_outliers(np.diff(edges), whole & alike(where.phase.astype(np.int8), whole)),
+        phase=where.phase.astype(np.int8),
         busy_ns=busy,
         overlapped_ns=durations - busy,
         parts_ns=parts,
@@ -135,7 +154,7 @@ def no_steps() -> StepTable:
     """No steps were found."""
     none, never = np.zeros(0, np.int64), np.zeros(0, np.bool_)
     parts = np.zeros((0, len(Part)), np.int64)
-    return StepTable(none, none, none, never, never, never, none, none, parts)
+    return StepTable(none, none, none, never, never, never, none.astype(np.int8), none, none, parts)
 
 
 def _outliers(length: Int, whole: Mask) -> Mask:
@@ -169,6 +188,7 @@ def together(tables: list[StepTable]) -> StepTable:
         np.logical_and.reduce([t.whole[i] for t, i in chosen]),
         np.logical_and.reduce([t.led[i] for t, i in chosen]),
         np.logical_or.reduce([t.outlier[i] for t, i in chosen]),
+        np.max([t.phase[i] for t, i in chosen], axis=0),
         np.sum([t.busy_ns[i] for t, i in chosen], axis=0),
         np.sum([t.overlapped_ns[i] for t, i in chosen], axis=0),
         np.sum([t.parts_ns[i] for t, i in chosen], axis=0),

@@ -8,16 +8,20 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
+from bubblescope.diagnose.exchange import Communication
+from bubblescope.diagnose.issue import LaunchStatistics
 from bubblescope.diagnose.model import (
     DeviceDiagnosis,
     Diagnosis,
     Filler,
     Finding,
     Part,
+    Phase,
     ReadSite,
     Site,
     StepTable,
 )
+from bubblescope.report.words import encodable_all
 
 VERSION = 1
 
@@ -56,6 +60,7 @@ class StepJson(msgspec.Struct, frozen=True):
     whole: bool
     outlier: bool
     counted: bool
+    phase: str
 
 
 class StepsJson(msgspec.Struct, frozen=True):
@@ -69,6 +74,7 @@ class StepsJson(msgspec.Struct, frozen=True):
     busy_ns: int | None
     overlapped_ns: int | None
     parts_ns: dict[str, int | None]
+    phases: dict[str, int]
     each: list[StepJson]
 
 
@@ -160,6 +166,8 @@ class ReportJson(msgspec.Struct, frozen=True):
     health: list[HealthJson]
     warnings: list[str]
     clocks: ClocksJson
+    communication: Communication | None
+    launches: LaunchStatistics | None
 
 
 def to_json(diagnosis: Diagnosis, passes: Mapping[int, Sequence[str]]) -> bytes:
@@ -198,6 +206,8 @@ def to_json(diagnosis: Diagnosis, passes: Mapping[int, Sequence[str]]) -> bytes:
             _whole(diagnosis.clocks.high),
             int(diagnosis.clocks.shift),
         ),
+        communication=encodable_all(diagnosis.communication),
+        launches=encodable_all(diagnosis.launches),
     )
     return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
 
@@ -232,6 +242,7 @@ def _steps(steps: StepTable, marker: str) -> StepsJson:
         busy_ns=steps.median(steps.busy_ns),
         overlapped_ns=steps.median(steps.overlapped_ns),
         parts_ns={part.label: steps.median(steps.parts_ns[:, part]) for part in Part},
+        phases=_phases(steps),
         each=[
             StepJson(*row)
             for row in zip(
@@ -240,10 +251,17 @@ def _steps(steps: StepTable, marker: str) -> StepsJson:
                 steps.whole.tolist(),
                 steps.outlier.tolist(),
                 steps.counted().tolist(),
+                [Phase(p).label for p in steps.phase.tolist()],
                 strict=True,
             )
         ],
     )
+
+
+def _phases(steps: StepTable) -> dict[str, int]:
+    """How many whole steps there are of each phase that was told."""
+    counts = ((p, int(np.count_nonzero(steps.whole & (steps.phase == p)))) for p in Phase)
+    return {p.label: number for p, number in counts if number and p.label}
 
 
 def _read(read: ReadSite) -> ReadJson:

@@ -6,7 +6,14 @@ from collections import Counter
 
 import numpy as np
 
-from bubblescope.diagnose.model import Clocks, Diagnosis, HealthNote, Part, StepTable
+from bubblescope.diagnose.model import (
+    Clocks,
+    Diagnosis,
+    HealthNote,
+    Part,
+    Phase,
+    StepTable,
+)
 from bubblescope.report.findings import OF_STREAM_THREAD
 from bubblescope.report.page import Page
 from bubblescope.report.units import count, percent, span, us
@@ -22,8 +29,8 @@ def header(diagnosis: Diagnosis, page: Page, top: int) -> None:
     source = clean(diagnosis.meta.source)
     page.put(middle(source, page.width, page.ellipsis) or "a recording")
     for label, text in (
-        ("run", _run(diagnosis)),
-        ("device", _devices(diagnosis)),
+        ("run", run(diagnosis)),
+        ("device", devices(diagnosis)),
         ("capture", _capture(diagnosis)),
         ("steps", _steps(diagnosis)),
         ("clocks", clocks(diagnosis.clocks)),
@@ -34,7 +41,7 @@ def header(diagnosis: Diagnosis, page: Page, top: int) -> None:
         page.prose(text, indent=_LABELS, first="! doubt", style="bold yellow")
 
 
-def _run(diagnosis: Diagnosis) -> str:
+def run(diagnosis: Diagnosis) -> str:
     """What ran: as the recording states it, else the names of its processes."""
     stated = clean(diagnosis.meta.about.get("run", ""))
     if stated:
@@ -43,7 +50,7 @@ def _run(diagnosis: Diagnosis) -> str:
     return ", ".join(dict.fromkeys(n for n in names if n and not n.startswith("python")))
 
 
-def _devices(diagnosis: Diagnosis) -> str:
+def devices(diagnosis: Diagnosis) -> str:
     """As in "NVIDIA H200, rank 0 of 1" and "2 x NVIDIA H200, ranks 0, 1 of 8"."""
     names = Counter(clean(d.name) or "device not named" for d in diagnosis.devices)
     named = ", ".join(name if n == 1 else f"{n} x {name}" for name, n in names.items())
@@ -90,7 +97,7 @@ def _steps(diagnosis: Diagnosis) -> str:
         return "none found; --marker NAME names the range that begins each. Figures are totals"
     duration = steps.length_ns
     counted, whole = duration[steps.counted()], int(np.count_nonzero(steps.whole))
-    said = f"{whole:,} whole"
+    said = f"{whole:,} whole{_phases(steps)}"
     if diagnosis.marker:
         said += f" (marker: {clean(diagnosis.marker)})"
     median = steps.median(duration)
@@ -104,7 +111,20 @@ def _steps(diagnosis: Diagnosis) -> str:
         worst = us(int(outliers.max()))
         said += f"; {count(len(outliers), 'outlier')} apart, up to {worst} us"
     left_out = _left_out(steps)
-    return f"{said}; not counted: {left_out}" if left_out else said
+    if left_out:
+        said += f"; not counted: {left_out}"
+    if diagnosis.marker.startswith("cycle of "):
+        said += "; what repeats may be part of a step: --marker NAME names what begins each"
+    return said
+
+
+def _phases(steps: StepTable) -> str:
+    """How many of the whole steps are of each phase: ": 8 decode, 1 prefill"."""
+    phases = [Phase(p) for p in np.unique(steps.phase[steps.whole]).tolist()]
+    if len(phases) < 2:
+        return f", {phases[0].label}" if phases and phases[0].label else ""
+    counts = ((p, int(np.count_nonzero(steps.whole & (steps.phase == p)))) for p in phases)
+    return ": " + ", ".join(f"{n:,} {p.label or 'not told'}" for p, n in counts)
 
 
 def _left_out(steps: StepTable) -> str:
@@ -113,7 +133,12 @@ def _left_out(steps: StepTable) -> str:
     reasons = (
         ("cut", ~steps.whole & ~doubtful),
         ("partly unknown", doubtful),
-        ("without its beginning", steps.whole & ~steps.outlier & ~steps.counted()),
+        ("not decode", steps.whole & ~steps.alike() & (steps.phase != Phase.OTHER)),
+        ("of other kernels", steps.whole & ~steps.alike() & (steps.phase == Phase.OTHER)),
+        (
+            "without its beginning",
+            steps.whole & ~steps.outlier & ~steps.counted() & steps.alike(),
+        ),
     )
     counts = ((reason, int(np.count_nonzero(mask))) for reason, mask in reasons)
     return ", ".join(f"{number:,} {reason}" for reason, number in counts if number)

@@ -8,8 +8,10 @@ from rich.console import Console
 
 from bubblescope.diagnose.model import Diagnosis
 from bubblescope.report.causes import host_gaps, reads
+from bubblescope.report.communication import communication
 from bubblescope.report.findings import findings
 from bubblescope.report.header import header, headline
+from bubblescope.report.launches import launches as launched
 from bubblescope.report.page import Page
 from bubblescope.report.where import devices, where
 
@@ -20,6 +22,7 @@ def render(
     console: Console,
     *,
     top: int = 10,
+    launches: bool = False,
 ) -> None:
     """Print the report on `console`.
 
@@ -31,6 +34,7 @@ def render(
         passes: Names of the passes that address a finding, by its index in the diagnosis.
         console: Where to. Its width, encoding and colours are followed.
         top: The most rows of each table and the most findings to print.
+        launches: Whether to print every figure of the launches, or a few lines.
     """
     page = Page(console)
     header(diagnosis, page, top)
@@ -38,6 +42,8 @@ def render(
     page.prose(headline(diagnosis), style="bold")
     where(diagnosis, page)
     devices(diagnosis, page)
+    communication(diagnosis, page, top)
     reads(diagnosis, page, top)
     host_gaps(diagnosis, page, top)
+    launched(diagnosis, page, top, full=launches)
     findings(diagnosis, passes, page, top)

@@ -13,7 +13,7 @@ from bubblescope.report.palette import BUSY, KINDS, kind
 from bubblescope.report.units import count, percent, us
 from bubblescope.report.words import clean
 
-_MEANING = {
+MEANING = {
     Part.READ_TAIL: "work done, blocking read not returned",
     Part.HOST_GAP: "host has not begun the next launch",
     Part.HOST_WAIT: "launching thread waits for another",
@@ -99,7 +99,7 @@ def _rows(
             note = _only_at_node_level(diagnosis, part, per_step)
             if part is Part.UNKNOWN and not parts[part]:
                 note = f"{us(unknown)} us in the window, outside these steps"
-            rows.append(_Row(part.label, parts[part], note, _MEANING[part]))
+            rows.append(_Row(part.label, parts[part], note, MEANING[part]))
     return rows
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar, cast
 
 from rich.cells import cell_len
 
 from bubblescope.diagnose.model import Site
+
+Result = TypeVar("Result")
 
 # Control, format (right-to-left marks, zero-width), surrogate, line and paragraph separators:
 # what could move the cursor, change colours, reorder a line or fail to encode.
@@ -27,6 +31,22 @@ def clean(name: str) -> str:
 def encodable(name: str) -> str:
     """The name as recorded, for JSON, but for lone surrogates, which no UTF-8 can hold."""
     return name.encode("utf-8", "replace").decode("utf-8")
+
+
+def encodable_all(value: Result) -> Result:
+    """The value with every text in it made fit for JSON: dataclasses, tuples and dicts of text."""
+    made: Any = value
+    if isinstance(value, str):
+        made = encodable(value)
+    elif isinstance(value, tuple):
+        made = tuple(map(encodable_all, value))
+    elif isinstance(value, dict):
+        made = {encodable_all(k): encodable_all(v) for k, v in value.items()}
+    elif is_dataclass(value) and not isinstance(value, type):
+        made = replace(
+            value, **{f.name: encodable_all(getattr(value, f.name)) for f in fields(value)}
+        )
+    return cast("Result", made)
 
 
 def middle(text: str, width: int, ellipsis: str) -> str:

@@ -27,9 +27,16 @@ def test_text(decode: Path) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
     text = done.stdout.decode()
     assert text.startswith("decode.json\n")
-    assert re.search(r"6 whole .*median 100 us", text)
+    assert re.search(r"6 whole, decode .*median 100 us", text)
     assert re.search(r"cudaStreamSynchronize +serve\.py:12 decode +1\.0 +65 +35 +175 +40 ", text)
     assert max(map(len, text.splitlines())) <= 100
+
+
+def test_launches_in_a_few_lines_or_in_full(decode: Path) -> None:
+    few, every = run(decode).stdout, run(decode, "--launches").stdout
+    assert b"--launches shows all figures" in few
+    assert b"call to start, device idle" not in few
+    assert b"call to start, device idle" in every
 
 
 def test_json(decode: Path) -> None:
