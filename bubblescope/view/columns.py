@@ -1,0 +1,63 @@
+"""Columns of integers as few bytes: differences, zigzag, byte planes; the page undoes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+
+class Column(msgspec.Struct, frozen=True):
+    """Where a column lies in the packed bytes and how to read it.
+
+    width: bytes a value, each in a plane of its own, lowest first. delta: values are differences
+    to the one before. at: offset of the first plane; each plane is `rows` bytes long.
+    """
+
+    rows: int
+    width: int
+    delta: bool
+    at: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Packed:
+    """Columns by name and the bytes that they lie in."""
+
+    columns: dict[str, Column]
+    data: bytes
+
+
+def pack(columns: dict[str, npt.NDArray[np.integer]], rising: frozenset[str]) -> Packed:
+    """The columns in few bytes that deflate well; `rising` names those kept as differences."""
+    found: dict[str, Column] = {}
+    planes: list[bytes] = []
+    at = 0
+    for name, values in columns.items():
+        whole = np.asarray(values, np.int64)
+        delta = name in rising
+        signed = np.diff(whole, prepend=0) if delta else whole
+        unsigned = ((signed << 1) ^ (signed >> 63)).view(np.uint64)
+        most = int(unsigned.max()) if len(unsigned) else 0
+        width = (most.bit_length() + 7) // 8
+        if most >> 53:
+            raise ValueError(f"column {name} has values that a page cannot hold exactly")
+        found[name] = Column(len(whole), width, delta, at)
+        for plane in range(width):
+            planes.append((unsigned >> np.uint64(8 * plane)).astype(np.uint8).tobytes())
+        at += width * len(whole)
+    return Packed(found, b"".join(planes))
+
+
+def unpack(packed: Packed, name: str) -> npt.NDArray[np.int64]:
+    """One column again, as the page reads it."""
+    column = packed.columns[name]
+    unsigned = np.zeros(column.rows, np.uint64)
+    for plane in range(column.width):
+        first = column.at + plane * column.rows
+        found = np.frombuffer(packed.data, np.uint8, column.rows, first)
+        unsigned |= found.astype(np.uint64) << np.uint64(8 * plane)
+    signed = (unsigned >> np.uint64(1)).view(np.int64) ^ -(unsigned & np.uint64(1)).view(np.int64)
+    return np.cumsum(signed) if column.delta else signed
