@@ -17,7 +17,9 @@ from bubblescope.targets.ling.loop import Loop  # noqa: E402
 from bubblescope.targets.ling.mla import Mla, Positions  # noqa: E402
 from bubblescope.targets.ling.model import Model  # noqa: E402
 from bubblescope.targets.ling.moe import Moe  # noqa: E402
-from bubblescope.targets.ling.weights import Weights, swiglu  # noqa: E402
+from bubblescope.targets.ling.reference import kda  # noqa: E402
+from bubblescope.targets.ling.reference.moe import swiglu  # noqa: E402
+from bubblescope.targets.ling.weights import Weights  # noqa: E402
 
 CONFIG = Config.tiny()
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -74,20 +76,20 @@ def test_one_call_for_a_window_is_one_call_a_token() -> None:
 
 
 def test_the_delta_rule_as_it_is_written_in_papers() -> None:
-    layer = Kda(CONFIG, weights())
     heads, dim = 2, CONFIG.head_dim
     q, k, v, decay = (tokens_of(3, heads, dim, seed=s) for s in range(4))
     decay, beta = torch.sigmoid(decay), torch.sigmoid(tokens_of(3, heads, seed=7))
-    layer.state.copy_(tokens_of(*layer.state.shape, seed=2))
-    out = layer._recurrence(q, k, v, decay, beta)
+    before = tokens_of(heads, dim, dim, seed=2)
+    out, states = kda.delta_rule(q, k, v, decay.log(), beta, before)
     for h in range(heads):
-        state = layer.state[h].t().double()  # (key, value)
+        state = before[h].t().double()  # (key, value)
         for t in range(3):
             key, b = k[t, h].double().unsqueeze(1), beta[t, h].double()
             state = torch.diag(decay[t, h].double()) @ state
             state = state - b * key @ (key.t() @ state) + b * key @ v[t, h].double().unsqueeze(0)
             expected = (state.t() @ q[t, h].double()).float()
             torch.testing.assert_close(out[t, h], expected, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(states[t, h].t().double(), state, rtol=1e-4, atol=1e-4)
 
 
 def test_the_safe_gate_forgets_at_most_by_its_bound() -> None:

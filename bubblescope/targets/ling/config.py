@@ -74,20 +74,28 @@ class Config:
             shared_swiglu_limit=self.shared_swiglu_limit[-layers:],
         )
 
+    def of_rank(self, ranks: int) -> Config:
+        """What each of so many tensor-parallel ranks holds; token ids are those of its vocabulary.
+
+        Raises:
+            BubblescopeError: it cannot be divided so.
+        """
+        names = ("heads", "dense_width", "expert_width", "shared_width", "vocabulary")
+        shapes = {name: getattr(self, name) for name in names}
+        if not all(size % ranks == 0 for size in shapes.values()):
+            raise BubblescopeError(f"target ling: {self.name} has no {ranks} equal ranks")
+        return replace(
+            self,
+            **{name: size // ranks for name, size in shapes.items()},
+            first_token=1,
+            last_token=-1,
+            shard=f"the slice of one of {ranks} tensor-parallel ranks, without all-reduce",
+        )
+
     @classmethod
     def tp4_rank(cls) -> Config:
         """What one of four tensor-parallel ranks holds: 63 GB in bf16."""
-        return replace(
-            cls(),
-            heads=8,
-            dense_width=1536,
-            expert_width=192,
-            shared_width=192,
-            vocabulary=39_296,
-            first_token=1,
-            last_token=-1,
-            shard="the slice of one of 4 tensor-parallel ranks, without all-reduce",
-        )
+        return cls().of_rank(4)
 
     @classmethod
     def tiny(cls) -> Config:

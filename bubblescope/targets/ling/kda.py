@@ -7,7 +7,9 @@ from torch import Tensor
 
 from bubblescope.targets.ling.config import Config
 from bubblescope.targets.ling.device import scope
-from bubblescope.targets.ling.weights import Weights, rms_norm
+from bubblescope.targets.ling.reference import kda
+from bubblescope.targets.ling.reference.norms import gated_rms_norm
+from bubblescope.targets.ling.weights import Weights
 
 
 class Kda:
@@ -22,7 +24,9 @@ class Kda:
         self._config = c = config
         inner = c.heads * c.head_dim
         self.qkv = weights.linear(3 * inner, c.hidden)
-        self.conv = weights.normal(3 * inner, c.conv_width, std=c.conv_width**-0.5)
+        self.conv = weights.normal(
+            3 * inner, c.conv_width, std=c.conv_width**-0.5, dtype=torch.float32
+        )
         self.decay = weights.linear(inner, c.hidden)
         self.beta = weights.linear(c.heads, c.hidden)
         self.gate = weights.linear(inner, c.hidden)
@@ -37,38 +41,26 @@ class Kda:
         self.staged_history = weights.zeros(c.window, *self.history.shape)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """x: (tokens, hidden), the tokens in order after the state's last one."""
+        """x: (tokens, hidden), the tokens in order after the state's last one.
+
+        Stages the state and the history after each token; those kept stay as they are.
+        """
         c, tokens = self._config, x.shape[0]
         with scope("kda.conv"):
-            inputs = torch.cat([self.history, x @ self.qkv.t()])
-            windows = inputs.unfold(0, c.conv_width, 1)
-            qkv = torch.nn.functional.silu((windows * self.conv).sum(-1))
-            histories = inputs.unfold(0, c.conv_width - 1, 1)[1 : tokens + 1]
-            self.staged_history[:tokens].copy_(histories.transpose(1, 2))
+            qkv, histories = kda.short_convolution(x @ self.qkv.t(), self.history, self.conv)
+            self.staged_history[:tokens].copy_(histories)
         with scope("kda.gate"):
-            q, k, v = qkv.float().view(tokens, 3, c.heads, c.head_dim).unbind(1)
-            q, k = _unit(q) * c.head_dim**-0.5, _unit(k)
-            decay = (x @ self.decay.t()).float().view(tokens, c.heads, c.head_dim)
-            decay = torch.sigmoid(self.a_log.exp() * (decay + self.dt_bias))
-            decay = (c.gate_bound * decay).exp()
+            q, k, v = kda.heads(qkv, c.heads, c.head_dim)
+            f = (x @ self.decay.t()).view(tokens, c.heads, c.head_dim)
+            g = kda.log_decay(f, self.a_log, self.dt_bias, c.gate_bound)
             beta = torch.sigmoid((x @ self.beta.t()).float())
         with scope("kda.delta rule"):
-            out = self._recurrence(q, k, v, decay, beta)
+            out, states = kda.delta_rule(q, k, v, g, beta, self.state)
+            self.staged_state[:tokens].copy_(states)
         with scope("kda.out"):
-            gate = torch.sigmoid((x @ self.gate.t()).float())
-            out = rms_norm(out, self.norm.float(), c.eps).flatten(1) * gate
+            gate = (x @ self.gate.t()).view(tokens, c.heads, c.head_dim)
+            out = gated_rms_norm(out, self.norm, gate, c.eps).flatten(1)
             return out.to(x.dtype) @ self.out.t()
-
-    def _recurrence(self, q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor) -> Tensor:
-        """(tokens, heads, value). Stages the state after each token; `state` stays as it was."""
-        state, out = self.state, []
-        for t in range(q.shape[0]):
-            state = state * decay[t].unsqueeze(1)
-            error = (v[t] - (state @ k[t].unsqueeze(-1)).squeeze(-1)) * beta[t].unsqueeze(-1)
-            state = torch.baddbmm(state, error.unsqueeze(-1), k[t].unsqueeze(1))
-            self.staged_state[t].copy_(state)
-            out.append((state @ q[t].unsqueeze(-1)).squeeze(-1))
-        return torch.stack(out)
 
     def commit(self, accepted: Tensor) -> None:
         """Take over the state after token `accepted`, int64 (1,), of those verified last."""
@@ -80,7 +72,3 @@ class Kda:
         """An empty sequence."""
         self.state.zero_()
         self.history.zero_()
-
-
-def _unit(x: Tensor) -> Tensor:
-    return x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6)

@@ -44,6 +44,10 @@ class Loop:
         self._draft_hidden = weights.zeros(1, c.hidden)
         self._hidden = weights.zeros(c.window, c.hidden)
 
+    def private(self) -> list[Tensor]:
+        """Buffers that go from one step to the next and are nobody else's business."""
+        return [self._steps, self._draft_hidden, self._hidden]
+
     def plan_and_draft(self) -> None:
         """`draft`, after a plan from the length as the device knows it: no host is asked."""
         with scope("plan"):

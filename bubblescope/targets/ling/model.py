@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from bubblescope.targets.ling.config import Config
@@ -10,7 +9,10 @@ from bubblescope.targets.ling.device import scope
 from bubblescope.targets.ling.kda import Kda
 from bubblescope.targets.ling.mla import Mla, Positions
 from bubblescope.targets.ling.moe import Dense, Moe
-from bubblescope.targets.ling.weights import Weights, rms_norm
+from bubblescope.targets.ling.reference.linear import project_fp32
+from bubblescope.targets.ling.reference.mtp import join
+from bubblescope.targets.ling.reference.norms import rms_norm
+from bubblescope.targets.ling.weights import Weights
 
 
 class Layer:
@@ -63,17 +65,21 @@ class Model:
         self.head = weights.linear(c.vocabulary, c.hidden)
 
     def __call__(self, tokens: Tensor, where: Positions) -> Tensor:
-        """Hidden states (tokens, hidden) of tokens that follow what was committed."""
+        """Hidden states (tokens, hidden) of tokens that follow what was committed.
+
+        They are behind the last norm: so both heads take them.
+        """
         with scope("embed"):
             x = self.embedding[tokens]
         for layer in self.layers:
             x = layer(x, where)
-        return x
+        with scope("norm"):
+            return rms_norm(x, self.norm, self._eps)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(tokens, vocabulary), fp32."""
         with scope("lm head"):
-            return (rms_norm(hidden, self.norm, self._eps) @ self.head.t()).float()
+            return project_fp32(hidden, self.head)
 
     def commit(self, accepted: Tensor) -> None:
         """Keep the states after token `accepted`, int64 (1,), of the last call."""
@@ -107,16 +113,18 @@ class Mtp:
         self.norm = weights.near_one(c.hidden)
 
     def __call__(self, tokens: Tensor, hidden: Tensor, where: Positions) -> Tensor:
-        """Hidden states (tokens, hidden), to be fed back for the next draft."""
+        """Hidden states (tokens, hidden) behind the last norm, to be fed back for the next draft.
+
+        hidden: the model's, or what this gave before.
+        """
         with scope("mtp.join"):
-            both = [
-                rms_norm(self._model.embedding[tokens], self.token_norm, self._eps),
-                rms_norm(hidden, self.hidden_norm, self._eps),
-            ]
-            x = torch.cat(both, -1) @ self.join.t()
-        return self.layer(x, where)
+            embedded = self._model.embedding[tokens]
+            x = join(embedded, hidden, self.token_norm, self.hidden_norm, self.join, self._eps)
+        x = self.layer(x, where)
+        with scope("mtp.norm"):
+            return rms_norm(x, self.norm, self._eps)
 
     def next_token(self, hidden: Tensor) -> Tensor:
         """The most likely tokens, int64 (tokens,)."""
         with scope("mtp.head"):
-            return (rms_norm(hidden, self.norm, self._eps) @ self._model.head.t()).argmax(-1)
+            return project_fp32(hidden, self._model.head).argmax(-1)

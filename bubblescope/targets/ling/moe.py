@@ -7,7 +7,8 @@ from torch import Tensor
 
 from bubblescope.targets.ling.config import Config
 from bubblescope.targets.ling.device import scope
-from bubblescope.targets.ling.weights import Weights, swiglu
+from bubblescope.targets.ling.reference import moe
+from bubblescope.targets.ling.weights import Weights
 
 
 class Dense:
@@ -20,7 +21,7 @@ class Dense:
 
     def __call__(self, x: Tensor) -> Tensor:
         """x: (tokens, hidden)."""
-        return swiglu(x @ self.into.t(), self._limit) @ self.out.t()
+        return moe.dense(x, self.into, self.out, self._limit)
 
 
 class Moe:
@@ -41,20 +42,12 @@ class Moe:
         self.chosen: Tensor | None = None
 
     def route(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Experts and their weights for each token, both (tokens, top_experts).
-
-        A group's score is the sum of its two best experts; the bias chooses but does not weigh.
-        """
+        """Experts and their weights for each token, both (tokens, top_experts)."""
         c = self._config
-        scores = torch.sigmoid(x.float() @ self.router.t())
-        biased = scores + self.bias
-        groups = biased.view(-1, c.expert_groups, c.experts // c.expert_groups)
-        best = groups.topk(2, -1).values.sum(-1).topk(c.top_groups, -1).indices
-        outside = torch.ones_like(groups[..., 0], dtype=torch.bool).scatter(1, best, False)
-        allowed = groups.masked_fill(outside.unsqueeze(-1), float("-inf")).flatten(1)
-        chosen = allowed.topk(c.top_experts, -1).indices
-        weight = scores.gather(1, chosen)
-        return chosen, weight / weight.sum(-1, keepdim=True) * c.routed_scale
+        logits = x.float() @ self.router.t()
+        return moe.route(
+            logits, self.bias, c.expert_groups, c.top_groups, c.top_experts, c.routed_scale
+        )
 
     def __call__(self, x: Tensor) -> Tensor:
         """x: (tokens, hidden)."""
@@ -62,10 +55,6 @@ class Moe:
             chosen, weight = self.route(x)
         self.chosen = chosen
         with scope("moe.experts"):
-            picked = chosen.flatten()
-            each = x.repeat_interleave(chosen.shape[1], 0).unsqueeze(-1)
-            inner = swiglu(torch.bmm(self.into[picked], each).squeeze(-1), self._limit)
-            out = torch.bmm(self.out[picked], inner.unsqueeze(-1)).view(*chosen.shape, -1)
-            routed = (out * weight.unsqueeze(-1).to(x.dtype)).sum(1)
+            routed = moe.experts(x, self.into, self.out, chosen, weight, self._limit)
         with scope("moe.shared"):
             return routed + self.shared(x)

@@ -18,6 +18,10 @@ from torch import Tensor
 from bubblescope.errors import BubblescopeError
 from bubblescope.targets.ling.device import Device
 from bubblescope.targets.ling.loop import Loop
+from bubblescope.targets.ling.model import Model, Mtp
+from bubblescope.targets.ling.moe import Moe
+from bubblescope.targets.ling.parts import Parts, kept
+from bubblescope.targets.ling.snapshot import routed
 from bubblescope.targets.target import Switch
 
 STAGES = ("draft", "verify", "commit", "extend")
@@ -50,15 +54,30 @@ class _Pending:
     buffer: Tensor
 
 
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    """The stages captured with parts replaced. chosen: see `Moe.chosen`, of these graphs."""
+
+    names: frozenset[str]
+    model: Model
+    mtp: Mtp
+    graphs: dict[str, Any]
+    chosen: list[tuple[Moe, Tensor | None]]
+
+
 class Scheduler:
     """Runs decode steps of one request at a time.
 
-    length_stays_on_device: the hook of the pass seq-len-sync. before_stage: called with a stage's
-    name before it is launched. tokens: all that were given out.
+    length_stays_on_device: the hook of the pass seq-len-sync; parts: of those that replace parts
+    of the model. before_stage: called with a stage's name before it is launched. tokens: all that
+    were given out.
     """
 
-    def __init__(self, device: Device, loop: Loop, keep: Switch) -> None:
+    def __init__(
+        self, device: Device, loop: Loop, keep: Switch, parts: Parts | None = None
+    ) -> None:
         self._device, self._loop, self.length_stays_on_device = device, loop, keep
+        self._parts = parts or Parts()
         self.before_stage: Callable[[str], None] | None = None
         self.tokens: list[int] = []
         self.steps = 0
@@ -77,15 +96,16 @@ class Scheduler:
         self._slots = self._host(c.context // c.page, c.page)
         self._slots.copy_(torch.arange(c.context).view(-1, c.page))
         self._pending: deque[_Pending] = deque()
-        bodies = {"plan and draft": loop.plan_and_draft, "reset": loop.reset}
-        bodies["rewind"] = loop.rewind_schedule
-        bodies |= {stage: getattr(loop, stage) for stage in STAGES}
-        self._graphs = {name: device.capture(name, body) for name, body in bodies.items()}
-        device.replay(self._graphs["rewind"])  # the captures ran every stage
+        self._plain = loop.model, loop.mtp
+        self._shared: dict[str, Any] = {}
+        self._variants: dict[frozenset[str], _Variant] = {}
+        self._variant = self._captured()
+        device.replay(self._variant.graphs["rewind"])  # the captures ran every stage
         self._begin(Request(0))
 
     def step(self) -> None:
         """Launch one step, then take up the results of the step before it."""
+        self._follow_parts()
         device, turn = self._device, self.steps % 2
         with device.annotate("step"):
             request = self._request
@@ -103,7 +123,7 @@ class Scheduler:
                 if self.before_stage is not None:
                     self.before_stage(stage)
                 with device.annotate(stage):
-                    device.replay(self._graphs[draft if stage == "draft" else stage])
+                    device.replay(self._variant.graphs[draft if stage == "draft" else stage])
                 if stage == "commit":  # results are final: they need not wait for the extend
                     device.copy(self._results[turn], self._loop.result, "DtoH")
                     copied = _Pending(request, device.record(), self._results[turn])
@@ -112,6 +132,38 @@ class Scheduler:
             if len(self._pending) > 1:
                 with device.annotate("results"):
                     self._take_results()
+
+    def _follow_parts(self) -> None:
+        """Go on with the parts that are wanted now; the sequence goes on as it is."""
+        if self._parts.names == self._variant.names:
+            return
+        self.finish()
+        if self._parts.names not in self._variants:
+            buffers = kept(self._loop)
+            saved = [buffer.clone() for buffer in buffers]
+            self._captured()
+            for buffer, values in zip(buffers, saved, strict=True):
+                buffer.copy_(values)
+            if self._loop.length.is_cuda:
+                torch.cuda.synchronize()  # these copies were not in the device's own stream
+        self._variant = self._variants[self._parts.names]
+        self._loop.model, self._loop.mtp = self._variant.model, self._variant.mtp
+        for feed, chosen in self._variant.chosen:
+            feed.chosen = chosen
+
+    def _captured(self) -> _Variant:
+        """Every stage as a graph, with the parts that are wanted now. The captures run them."""
+        device, loop = self._device, self._loop
+        loop.model, loop.mtp = self._plain
+        loop.model, loop.mtp = self._parts.made(loop, self._shared)
+        bodies = {"plan and draft": loop.plan_and_draft, "reset": loop.reset}
+        bodies["rewind"] = loop.rewind_schedule
+        bodies |= {stage: getattr(loop, stage) for stage in STAGES}
+        graphs = {name: device.capture(name, body) for name, body in bodies.items()}
+        chosen = [(feed, feed.chosen) for feed in routed(loop)]
+        made = _Variant(self._parts.names, loop.model, loop.mtp, graphs, chosen)
+        self._variants[made.names] = made
+        return made
 
     def _host(self, *shape: int) -> Tensor:
         """Host memory, int64, that the device can copy from and to while the host goes on."""
@@ -128,8 +180,9 @@ class Scheduler:
 
         Waits for the steps launched. The steps that follow are those that followed the start.
         """
+        self._follow_parts()
         self.finish()
-        self._device.replay(self._graphs["rewind"])
+        self._device.replay(self._variant.graphs["rewind"])
         self._begin(Request(self._request.number + 1))
 
     def _read_length(self) -> int:
@@ -182,4 +235,4 @@ class Scheduler:
         c = self._loop.config
         self._free = deque(reversed(range(c.context // c.page)))
         self._request = request
-        self._device.replay(self._graphs["reset"])
+        self._device.replay(self._variant.graphs["reset"])

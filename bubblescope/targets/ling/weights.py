@@ -1,4 +1,4 @@
-"""Seeded random weights, and the few functions that all layers share."""
+"""Seeded random weights, and memory for weights that are loaded."""
 
 from __future__ import annotations
 
@@ -58,15 +58,9 @@ class Widened(Weights):
         return super().zeros(*shape, dtype=torch.float32)
 
 
-def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """Over the last dimension."""
-    return torch.rms_norm(x, (x.shape[-1],), weight, eps)
+class Unset(Weights):
+    """Memory only: `checkpoint.load` fills it."""
 
-
-def swiglu(both: Tensor, limit: float) -> Tensor:
-    """silu(gate) * up of (..., 2 * width); a limit clamps both sides, 0 is none."""
-    gate, up = both.chunk(2, -1)
-    gate = torch.nn.functional.silu(gate)
-    if limit:
-        gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
-    return gate * up
+    def normal(self, *shape: int, std: float, dtype: torch.dtype | None = None) -> Tensor:
+        """Whatever was there."""
+        return torch.empty(shape, device=self.device, dtype=dtype or self.dtype)
