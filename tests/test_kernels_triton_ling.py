@@ -1,0 +1,135 @@
+"""The embedded loop's model with parts on kernels against the plain one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("triton", reason="triton is not installed")
+torch = pytest.importorskip("torch")
+
+from torch import Tensor  # noqa: E402
+
+from bubblescope.targets.gated import NotOffered  # noqa: E402
+from bubblescope.targets.ling.config import Config  # noqa: E402
+from bubblescope.targets.ling.loop import Loop  # noqa: E402
+from bubblescope.targets.ling.mla import Positions  # noqa: E402
+from bubblescope.targets.ling.model import Model, Mtp  # noqa: E402
+from bubblescope.targets.ling.parts import kept  # noqa: E402
+from bubblescope.targets.ling.snapshot import routed  # noqa: E402
+from bubblescope.targets.ling.target import Ling  # noqa: E402
+from bubblescope.targets.ling.weights import Weights  # noqa: E402
+from optimizations.kernels.ling import PARTS, fit, replaced  # noqa: E402
+from tests.triton_device import DEVICE, error  # noqa: E402
+
+CONFIG = replace(
+    Config.tiny(), context=32, vocabulary=64, head_dim=16, expert_width=16, shared_width=16
+)
+SUBSETS = [frozenset({part}) for part in sorted(PARTS)]
+SUBSETS += [PARTS - {"pdl"}, PARTS]
+EXACT = frozenset({"router", "fused KDA verify", "pdl"})
+"""Parts that change no weight: in fp32 they may differ only by the order of sums."""
+
+
+def loop() -> Loop:
+    return Loop(CONFIG, Weights(0, DEVICE, torch.float32), None)
+
+
+def decoded(model: Model, mtp: Mtp) -> list[Tensor]:
+    """Two calls, of which the second follows a commit; hidden states, logits and drafts."""
+    table = torch.randperm(CONFIG.context, generator=torch.Generator().manual_seed(1)).to(DEVICE)
+    first, found = 0, []
+    with torch.no_grad():
+        for tokens, taken in ((3, 1), (2, 1)):
+            at = torch.arange(first, first + tokens, device=DEVICE)
+            where = Positions(at, table[at], table)
+            said = torch.arange(tokens, device=DEVICE) * 7 + first + 3
+            hidden = model(said, where)
+            found += [hidden.clone(), model.logits(hidden).clone()]
+            model.commit(torch.tensor([taken], device=DEVICE))
+            found.append(mtp(said, hidden, where).clone())
+            first += taken + 1
+    return found
+
+
+@pytest.fixture(scope="module")
+def plain() -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    made = loop()
+    found = decoded(made.model, made.mtp)
+    return found, kept(made), [m.chosen for m in routed(made) if m.chosen is not None]
+
+
+@pytest.mark.parametrize("parts", SUBSETS, ids=lambda s: "+".join(sorted(s)))
+def test_it_computes_the_same(
+    parts: frozenset[str], plain: tuple[list[Tensor], list[Tensor], list[Tensor]]
+) -> None:
+    made = loop()
+    found = decoded(*fit(made, parts, {}))
+    tolerance = 1e-4 if parts <= EXACT else 2e-2
+    for actual, expected in zip(found, plain[0], strict=True):
+        assert error(actual, expected) < tolerance
+    for actual, expected in zip(kept(made), plain[1], strict=True):
+        if actual.is_floating_point() and bool(expected.any()):
+            assert error(actual, expected) < tolerance
+    if parts <= EXACT:
+        for feed, expected in zip(routed(made), plain[2], strict=True):
+            assert feed.chosen is not None
+            assert torch.equal(feed.chosen, expected)
+
+
+def test_weights_that_are_joined_stay_the_plain_models_own() -> None:
+    made = loop()
+    before = made.model.layers[0].attention.gate.clone()
+    shared: dict[str, object] = {}
+    fit(made, frozenset({"pdl"}), shared)
+    weight = made.model.layers[0].attention.gate
+    assert torch.equal(weight, before)
+    fit(made, frozenset({"pdl", "router"}), shared)
+    assert made.model.layers[0].attention.gate is weight
+
+
+def test_the_plain_model_is_the_same_after_kernels_ran(
+    plain: tuple[list[Tensor], list[Tensor], list[Tensor]],
+) -> None:
+    made = loop()
+    fit(made, PARTS, {})
+    for actual, expected in zip(decoded(made.model, made.mtp), plain[0], strict=True):
+        assert torch.equal(actual, expected)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(DEVICE != "cuda", reason="no CUDA device")
+@pytest.mark.parametrize("parts", SUBSETS, ids=lambda s: "+".join(sorted(s)))
+def test_the_loop_runs_on_them_and_gives_the_same_tokens_again(parts: frozenset[str]) -> None:
+    target = Ling("cuda", config=replace(Config.tiny(), last_token=-1))
+    target.start()
+    said = []
+    try:
+        with replaced(target, *parts):
+            for _ in range(2):
+                target.rewind()
+                before = len(target.tokens)
+                for _ in range(20):
+                    target.step()
+                target.finish()
+                said.append(target.tokens[before:])
+        target.step()
+        target.finish()
+    finally:
+        target.stop()
+    assert len(said[0]) >= 20
+    assert said[0] == said[1]
+
+
+def test_the_stream_thread_says_that_it_runs_no_kernels() -> None:
+    with (
+        pytest.raises(NotOffered, match="runs torch's operations only, no Triton kernels"),
+        replaced(Ling("cpu"), "router"),
+    ):
+        pass
+
+
+def test_a_part_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError, match="no such parts: everything"):
+        replaced(Ling("cpu"), "everything")

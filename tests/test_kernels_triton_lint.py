@@ -1,0 +1,131 @@
+"""The lint of kernels that begin early, on good and bad ones, and on ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent, indent
+
+import pytest
+
+import optimizations.kernels
+from optimizations.kernels.lint import faults
+
+FOLDER = Path(optimizations.kernels.__file__).parent
+OURS = sorted(p for p in FOLDER.glob("*.py") if "@triton.jit" in p.read_text())
+
+
+def said(body: str, declared: str = 'constant=("weight",), settled=("state",)') -> list[str]:
+    """Faults of a kernel with parameters x, weight, state, out, n and PDL."""
+    head = f'BEFORE_WAIT = {{"kernel": Reads({declared})}}\n\n@triton.jit\n'
+    head += "def kernel(x, weight, state, out, n, PDL: tl.constexpr):\n"
+    return [f.what for f in faults(head + indent(dedent(body), "    "))]
+
+
+GOOD = """
+    at = tl.program_id(0) * 16 + tl.arange(0, 16)
+    w = tl.load(weight + at)
+    row = state + at[:, None]
+    s = tl.load(row)
+    if PDL:
+        gdc_wait()
+        gdc_launch_dependents()
+    for i in range(n):
+        w += tl.load(x + i)
+    tl.store(out + at, w * s)
+"""
+LOOP = "waits inside a loop, whose loads may be moved before it"
+
+
+def test_a_good_one_has_no_faults() -> None:
+    assert said(GOOD) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "to", "fault"),
+    [
+        ("tl.load(weight + at)", "tl.load(x + at)", "reads x before its wait"),
+        ("tl.load(weight + at)", "tl.load(weight + tl.load(x))", "reads x before its wait"),
+        ("row = state + at[:, None]", "row = (x + at)[:, None]", "reads x before its wait"),
+        ("s = tl.load(row)", "s = tl.atomic_add(weight, 1)", "writes weight before its wait"),
+        ("s = tl.load(row)", "tl.store(out, w)", "writes out before its wait"),
+        ("    gdc_wait()\n", "    pass\n", "can end without a wait"),
+        (
+            "gdc_wait()\n        gdc_launch_dependents()",
+            "gdc_launch_dependents()\n        gdc_wait()",
+            "lets the next kernel begin before its own wait",
+        ),
+        ("if PDL:", "for _ in range(1):", LOOP),
+        ("if PDL:", "if n > 0:", "can end without a wait"),
+        ("if PDL:", "if n == 0:\n        return\n    if PDL:", "can end without a wait"),
+        ("if PDL:", "while n > 0:\n        tl.load(x)\n    if PDL:", "reads x before its wait"),
+    ],
+)  # fmt: skip
+def test_a_bad_one_has_one(change: str, to: str, fault: str) -> None:
+    assert GOOD.count(change) == 1
+    assert fault in said(GOOD.replace(change, to))
+
+
+def test_what_is_not_declared_may_not_be_read() -> None:
+    assert said(GOOD, 'constant=("weight",)') == ["reads state before its wait"]
+
+
+def test_both_branches_may_wait() -> None:
+    both = """
+        if n > 0:
+            p = weight + n
+            w = tl.load(p)
+            if PDL:
+                gdc_wait()
+        else:
+            p = x + n
+            if PDL:
+                gdc_wait()
+            w = tl.load(p)
+        tl.store(out, w)
+    """
+    assert said(both) == []
+
+
+def test_an_address_that_is_either_counts_as_both() -> None:
+    either = """
+        p = weight
+        if n > 0:
+            p = x
+        w = tl.load(p + n)
+        if PDL:
+            gdc_wait()
+    """
+    assert said(either) == ["reads x before its wait"]
+
+
+def test_an_address_that_was_read_cannot_be_judged() -> None:
+    table = """
+        p = tl.load(weight).to(tl.pointer_type(tl.float32))
+        w = tl.load(p)
+        if PDL:
+            gdc_wait()
+    """
+    assert said(table) == ["reads an address that was read before its wait"]
+
+
+def test_functions_that_are_not_launched_are_left_alone() -> None:
+    assert faults("@triton.jit\ndef helper(x):\n    return tl.load(x)\n") == []
+
+
+def test_a_declaration_of_nothing_is_a_fault() -> None:
+    assert [f.what for f in faults('BEFORE_WAIT = {"gone": Reads()}')] == [
+        "is declared, but there is no such kernel"
+    ]
+
+
+@pytest.mark.parametrize("path", OURS, ids=lambda p: p.name)
+def test_ours_have_none(path: Path) -> None:
+    source = path.read_text()
+    assert faults(source) == []
+    assert source.count("gdc_wait()") >= 1
+
+
+@pytest.mark.parametrize("path", OURS, ids=lambda p: p.name)
+def test_it_finds_a_wait_taken_out_of_ours(path: Path) -> None:
+    source = path.read_text().replace("        gdc_wait()\n", "        pass\n", 1)
+    assert faults(source) != []
