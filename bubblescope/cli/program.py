@@ -19,11 +19,13 @@ COMMANDS = (
     "diagnose",
     "predict",
     "compare",
+    "view",
     "check",
     "ablate",
     "kernels",
     "doctor",
     "passes",
+    "export",
 )
 """Every command, in the order of the help text; each is a module of that name beside this one."""
 

@@ -10,7 +10,7 @@ import click
 
 from bubblescope import progress
 from bubblescope.capture.backend import Prepared
-from bubblescope.cli import options
+from bubblescope.cli import attached, options
 from bubblescope.cli.lines import one_line
 from bubblescope.cli.output import Output
 from bubblescope.diagnose import diagnose
@@ -47,13 +47,29 @@ from bubblescope.tracing import command
     type=click.FloatRange(0),
     help="Simulated acceptance, mean tokens a step; 0: the drafts must be right.",
 )
-@click.option("--model", metavar="PATH", help="Of sglang; one rank's slice of Ling-3.0-flash else.")
-@click.option("--tp", type=click.IntRange(1), help="Of sglang: tensor-parallel ranks.")
+@click.option("--model", metavar="PATH", help="A checkpoint's directory; random weights else.")
+@click.option(
+    "--tp",
+    type=click.IntRange(1),
+    help="Tensor-parallel ranks; of these, ling runs the first one's slice of --model.",
+)
 @click.option(
     "--engine",
     multiple=True,
     metavar="NAME=VALUE",
     help="Of sglang: an argument of sglang.Engine; may be repeated.",
+)
+@click.option("--attach", metavar="URL", help="Record SGLang's server that runs at this address.")
+@click.option(
+    "--api-key", envvar="SGLANG_API_KEY", metavar="KEY", help="Of that server, if it wants one."
+)
+@click.option(
+    "--no-request", is_flag=True, help="Send that server none, and wait for its own traffic."
+)
+@click.option(
+    "--weights",
+    type=click.Choice(["spread", "dummy"]),
+    help="Of sglang without weights: scaled so that routing spreads (the default), or SGLang's.",
 )
 @click.option(
     "--level",
@@ -89,6 +105,10 @@ def trace(
     model: str | None,
     tp: int | None,
     engine: tuple[str, ...],
+    weights: str | None,
+    attach: str | None,
+    api_key: str | None,
+    no_request: bool,
     level: Literal["graph", "node"],
     marker: str | None,
     max_operations: int,
@@ -102,6 +122,12 @@ def trace(
     CUDA work: bubblescope trace --step 200 -- python serve.py. Exit code 0: diagnosed; 2: nothing
     could be recorded; of a program, its own.
     """
+    if attach is not None:
+        if words:
+            raise BubblescopeError("--attach records a server; leave it out, or the program")
+        attached.trace(attach, api_key, target, no_request, step, steps, output)
+        return
+    attached.refuse_without_url()
     if not words:
         if marker is not None:
             raise BubblescopeError("--marker is for a program; a target marks its own steps")
@@ -112,6 +138,7 @@ def trace(
             model=model,
             tp=tp,
             engine=engine or None,
+            weights=weights,
         )
         _target(made, passes, step, steps, level, output)
         return
@@ -123,6 +150,7 @@ def trace(
         ("--model", model),
         ("--tp", tp),
         ("--engine", engine),
+        ("--weights", weights),
     ):
         if value:
             raise BubblescopeError(f"{name} is for a target; leave it out, or the program")

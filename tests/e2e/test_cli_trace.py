@@ -17,6 +17,10 @@ from tests.e2e.program import ENV
 pytest.importorskip("torch", reason="the embedded loop needs torch")
 
 SCHEDULER = Path(__file__).parents[2] / "bubblescope" / "targets" / "ling" / "scheduler.py"
+PASSES = (
+    "seq-len-sync, draft-extend-graph, pdl-chain, router-moe, bf16-heads, bf16-gate, bf16-lm-head, "
+    "staged-kda, glue-graph, verify-attention"
+)
 TRACE = ("trace", "--device", "cpu", "--step", "30", "--steps", "6")
 
 
@@ -80,7 +84,7 @@ def test_the_recording_is_diagnosed_again(recorded):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--passes", "nope"), "no pass 'nope'; there are: seq-len-sync"),
+        (("--passes", "nope"), f"no pass 'nope'; there are: {PASSES}"),
         (("--target", "nope"), "no target 'nope'; there are: ling, sglang"),
         (("--marker", "x"), "--marker is for a program; a target marks its own steps"),
         (

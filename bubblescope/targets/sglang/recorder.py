@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from bubblescope.capture.assemble import assemble
 from bubblescope.capture.backend import Tables
 from bubblescope.capture.cupti import CuptiBackend
 from bubblescope.capture.marks import StepMarks
+from bubblescope.capture.torch_profiler import TorchProfilerBackend
 from bubblescope.errors import BubblescopeError
 from bubblescope.targets.record import LEAD, TIMED
 from bubblescope.timeline import Ranges, bscope
@@ -23,7 +25,7 @@ class Recorder:
 
     A window is recorded from two steps before the first one asked for to one after the last, and
     written to `folder`, with a note of how it went, when it ends. Without a window the steps are
-    timed only.
+    timed only. torch.profiler records where CUPTI cannot be had.
     """
 
     def __init__(self, folder: Path, backend: Any = None) -> None:
@@ -41,7 +43,7 @@ class Recorder:
         self._spans: list[tuple[str, int, int, int]] = []
 
     def prepare(self, rank: int) -> None:
-        """Take CUPTI before graphs are captured; a problem is kept for the first window's note."""
+        """Take CUPTI before graphs are captured; where that fails, be ready to do without it."""
         self._rank = rank
         if self._given:
             return
@@ -50,6 +52,7 @@ class Recorder:
             self._backend.prepare()
         except BubblescopeError as error:
             self._problem = str(error)
+            self._backend = TorchProfilerBackend(why=self._problem, rank=rank)
         self._write("cupti", {"problem": self._problem})
 
     def arm(self, name: str, level: str, first: int, steps: int) -> None:
@@ -63,7 +66,7 @@ class Recorder:
         """
         if self.recording:  # a generation that ended early left it on
             self.recording = False
-            self._backend.abandon()
+            self._abandon()
             self._again()
         self._name, self._level = name, level
         self._first, self._last = first, first + steps
@@ -88,18 +91,16 @@ class Recorder:
         self._spans.append((name, thread, begin, end))
 
     def _start(self) -> None:
-        if self._problem:
-            self._fail(self._problem)
-            return
+        fixed = self._given or self._problem
         try:
-            if self._backend.level != self._level and not self._given:
+            if self._backend.level != self._level and not fixed:
                 self._backend.abandon()
                 self._backend = CuptiBackend(
                     "node" if self._level == "node" else "graph", rank=self._rank
                 )
             self._backend.start()
-        except BubblescopeError as error:
-            self._fail(str(error))
+        except Exception as error:  # whatever it is, the engine must go on
+            self._fail(self._because(error))
             return
         self.recording = True
 
@@ -116,15 +117,34 @@ class Recorder:
                 )
                 bscope.write(timeline, self._folder / f"{self._name}-{self._rank}.bscope")
                 said["unprofiled_step_ns"] = self._unprofiled()
-            except BubblescopeError as error:
-                said["problem"] = str(error)
+            except Exception as error:  # whatever it is, the engine must go on
+                said["problem"] = self._because(error)
             self._again()
         self._write(self._name, said)
 
     def _again(self) -> None:
         """Take CUPTI back: later windows of this engine are to see the same graphs."""
-        if not self._given:
-            self._backend.prepare()
+        if not self._given and not self._problem:
+            with suppress(BubblescopeError):  # the next window says what is wrong
+                self._backend.prepare()
+
+    def _abandon(self) -> None:
+        """End a recording of which nothing is kept."""
+        if self._problem:
+            with suppress(BubblescopeError):
+                self._backend.stop()
+        else:
+            self._backend.abandon()
+
+    def _because(self, error: Exception) -> str:
+        """What went wrong; where torch.profiler stood in, both reasons."""
+        if isinstance(error, BubblescopeError):
+            said = str(error)
+        else:
+            said = f"{type(error).__name__}: {error}"
+        if not self._problem or said.startswith(self._problem):
+            return said
+        return f"{self._problem}; in its place, torch.profiler: {said}"
 
     def _fail(self, problem: str) -> None:
         self.armed = False
