@@ -8,12 +8,32 @@ from typing import Any
 
 from bubblescope.errors import BubblescopeError
 from optimizations import unlisted
+from optimizations.bf16_gate import Bf16Gate
+from optimizations.bf16_heads import Bf16Heads
+from optimizations.bf16_lm_head import Bf16LmHead
+from optimizations.draft_extend_graph import DraftExtendGraph
+from optimizations.glue_graph import GlueGraph
 from optimizations.passes import Addresses, PassEntry
+from optimizations.pdl_chain import PdlChain
+from optimizations.router_moe import RouterMoe
 from optimizations.seq_len_sync import SeqLenSync
+from optimizations.staged_kda import StagedKda
+from optimizations.verify_attention import VerifyAttention
 
 __all__ = ["PASSES", "Addresses", "PassEntry", "applied", "get", "passes_for"]
 
-PASSES: list[PassEntry] = [SeqLenSync()]
+PASSES: list[PassEntry] = [
+    SeqLenSync(),
+    DraftExtendGraph(),
+    PdlChain(),
+    RouterMoe(),
+    Bf16Heads(),
+    Bf16Gate(),
+    Bf16LmHead(),
+    StagedKda(),
+    GlueGraph(),
+    VerifyAttention(),
+]
 """Every pass, in the order in which reports name them."""
 
 

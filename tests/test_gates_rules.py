@@ -260,6 +260,24 @@ def test_flips_mean_nothing_where_rounding_moves_more_than_the_margins(
     )
 
 
+def test_without_fp32_flips_are_counted_against_one_position_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_fp32(self: Toy, count: int, **more: Any) -> PlainRun:
+        if more.get("fp32"):
+            raise NotOffered("no fp32 in a toy")
+        return plain(self, count, **more)
+
+    plain = Toy.plain
+    monkeypatch.setattr(Toy, "plain", no_fp32)
+    found = results(
+        monkeypatch, Toy(margin=2.0), lambda run, _: with_token(run, 6, 3), keeps_bits=False
+    )["flips"]
+    assert found.verdict == "failed"
+    assert found.detail.startswith("token 6 (from 0) is 3, one position at a time 11 by 2, which")
+    assert "argmax flips against one position at a time: 1 of 12 (0 with" in found.detail
+
+
 def test_a_flip_that_rounding_does_not_explain_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     found = results(
         monkeypatch, Toy(margin=2.0), lambda run, _: with_token(run, 6, 3), keeps_bits=False

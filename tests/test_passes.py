@@ -85,7 +85,18 @@ def test_a_pass_for_another_target(target: Any) -> None:
 
 
 def test_what_the_registry_lists() -> None:
-    assert [p.name for p in registry.PASSES] == ["seq-len-sync"]
+    assert [p.name for p in registry.PASSES] == [
+        "seq-len-sync",
+        "draft-extend-graph",
+        "pdl-chain",
+        "router-moe",
+        "bf16-heads",
+        "bf16-gate",
+        "bf16-lm-head",
+        "staged-kda",
+        "glue-graph",
+        "verify-attention",
+    ]
     entry = registry.get("seq-len-sync")
     assert isinstance(entry, SeqLenSync)
     assert entry.targets == ("ling", "sglang")

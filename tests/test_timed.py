@@ -18,13 +18,14 @@ def test_a_whole_generation_is_cut_to_what_was_asked_for() -> None:
     class Engine:
         def run(self, steps: int) -> SimpleNamespace:
             self.asked = steps
-            return SimpleNamespace(began=(0, 5, 15, 45, 50, 60, 90, 100), tokens=24)
+            began = (0, 5, 15, 45, 50, 60, 90, 100)
+            return SimpleNamespace(began=began, tokens=36, token_steps=12)
 
     engine = Engine()
     found = time_steps(engine, warm_up=2, steps=3)
     assert engine.asked == 6
     assert found.steps_ns.tolist() == [30, 5, 10]
-    assert (found.tokens, found.token_steps) == (24, 8)
+    assert (found.tokens, found.token_steps) == (36, 12)
     with pytest.raises(BubblescopeError, match=r"ended after 8 steps; 10 are needed"):
         time_steps(engine, warm_up=2, steps=7)
 

@@ -20,7 +20,9 @@ class Time(_Job, frozen=True):
     """Time rounds.
 
     fixed: passes that are on from before the start to after the stop. live: by rung, those that are
-    on in its rounds only. rounds: number of each, and the rungs in turn.
+    on in its rounds only. rounds: number of each, and the rungs in turn. folder: where not empty, a
+    target that records itself then records a short window of each rung into it: it starts once for
+    both. passes: sets of them to check first, by rung, of a target that is checked while it runs.
     """
 
     fixed: list[str]
@@ -28,6 +30,8 @@ class Time(_Job, frozen=True):
     rounds: list[tuple[int, list[int]]]
     warm_up: int
     steps: int
+    folder: str = ""
+    passes: dict[int, list[str]] = {}
 
 
 class Record(_Job, frozen=True):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -40,9 +41,11 @@ def carry_out(job: jobs.Job, make: Make = targets.get) -> Messages:
         BubblescopeError: the target cannot be made, started, timed or recorded.
     """
     if isinstance(job, jobs.Gate):
-        yield from _gates(job, make)
+        yield from _checked(partial(make, job.target, **job.options), job.passes)
         return
-    target = make(job.target, **job.options)
+    target: Any = make(job.target, **job.options)
+    if isinstance(job, jobs.Time) and job.passes:
+        target = target.gated()
     if hasattr(target, "as_shipped"):
         target.as_shipped = False  # only the passes that are on decide
     with _applied(job.fixed, target):
@@ -62,6 +65,8 @@ def _applied(names: Sequence[str], target: Any) -> AbstractContextManager[None]:
 
 
 def _timed(target: Any, job: jobs.Time) -> Messages:
+    if job.passes:
+        yield from _checked(lambda: _Itself(target), job.passes)
     target.start()
     first = time_steps(target, job.warm_up, max(job.warm_up, 1))
     found, uuids = devices.find()
@@ -82,6 +87,12 @@ def _timed(target: Any, job: jobs.Time) -> Messages:
                     timed.token_steps,
                     throttled.said,
                 )
+    if job.folder and isinstance(target, RecordsItself):
+        # Whoever asked sees which windows are missing, asks for them alone, and hears why.
+        with suppress(BubblescopeError):
+            yield from _written(_itself(target, job.live), job.folder)
+        if 0 in job.live:
+            yield from _ceiling(target)
 
 
 class _Last:
@@ -99,16 +110,25 @@ def _recorded(target: Any, job: jobs.Record) -> Messages:
     recordings = (
         _itself(target, job.live) if isinstance(target, RecordsItself) else _by_backend(target, job)
     )
-    for rung, recording in recordings:
-        path = Path(job.folder) / f"{rung}.bscope"
-        bscope.write(recording.timeline, path)
-        yield jobs.Recorded(rung, str(path), recording.window)
-    if job.ceiling and hasattr(target, "floor_bytes"):
+    yield from _written(recordings, job.folder)
+    if job.ceiling:
+        yield from _ceiling(target)
+
+
+def _ceiling(target: Any) -> Messages:
+    if hasattr(target, "floor_bytes"):
         floor = target.floor_bytes()
         if floor is not None:
             from bubblescope.targets.bandwidth import copy_bytes_per_s
 
             yield jobs.Ceiling(floor, copy_bytes_per_s())
+
+
+def _written(recordings: Iterator[tuple[int, Recording]], folder: str) -> Messages:
+    for rung, recording in recordings:
+        path = Path(folder) / f"{rung}.bscope"
+        bscope.write(recording.timeline, path)
+        yield jobs.Recorded(rung, str(path), recording.window)
 
 
 def _itself(
@@ -130,13 +150,23 @@ def _by_backend(target: Any, job: jobs.Record) -> Iterator[tuple[int, Recording]
             yield rung, record(target, backend, first=_FIRST, steps=RECORDED_STEPS)
 
 
-def _gates(job: jobs.Gate, make: Make) -> Messages:
+@dataclass(frozen=True, slots=True)
+class _Itself:
+    """Offers a target that is set up to be checked as it is."""
+
+    target: Any
+
+    def gated(self) -> Any:
+        return self.target
+
+
+def _checked(factory: Callable[[], Any], passes: Mapping[int, Sequence[str]]) -> Messages:
     from bubblescope.ablate.gates import Gates
 
-    gates = Gates(partial(make, job.target, **job.options))
-    for rung, passes in job.passes.items():
+    gates = Gates(factory)
+    for rung, names in passes.items():
         try:
-            results = gates.check(passes)
+            results = gates.check(names)
         except BubblescopeError as error:  # the times can be measured all the same
             yield jobs.Checked(rung, "all", "not tested", str(error))
             continue

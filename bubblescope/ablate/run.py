@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
@@ -18,6 +18,8 @@ from bubblescope.ablate.samples import Samples, Window, refuse_other_machine
 from bubblescope.errors import BubblescopeError
 from bubblescope.ingest import load
 from bubblescope.progress import Show
+from bubblescope.targets.registry import checked_running
+from bubblescope.timeline import Timeline
 
 Launch = Callable[[jobs.Job], Iterator[jobs.Message]]
 T = TypeVar("T", bound=jobs.Message)
@@ -30,6 +32,7 @@ def run(
     launch: Launch = in_a_process,
     keep: Callable[[Samples], None] = lambda _samples: None,
     estimated: Callable[[float], None] = lambda _seconds: None,
+    recorded: Callable[[int, Timeline, tuple[int, int]], None] = lambda _rung, _made, _steps: None,
     progress: Show = lambda _stage, _share: None,
 ) -> Samples:
     """Measure what is missing from `samples`, and return them with it.
@@ -40,12 +43,13 @@ def run(
         launch: runs a job; in a process of its own unless told otherwise.
         keep: called with all so far after the gates, after every start and at an interruption.
         estimated: called once, after the first warm-up, with the seconds that the timed part takes.
+        recorded: called with each short recording that is made: its rung, itself, its steps.
         progress: called before each stage and after each round.
 
     Raises:
         BubblescopeError: a target cannot be run, or is not what was measured before.
     """
-    return _Run(samples, launch, keep, estimated, progress).all(gates)
+    return _Run(samples, launch, keep, estimated, recorded, progress).all(gates)
 
 
 class _Run:
@@ -57,8 +61,10 @@ class _Run:
         launch: Launch,
         keep: Callable[[Samples], None],
         estimated: Callable[[float], None],
+        recorded: Callable[[int, Timeline, tuple[int, int]], None],
         progress: Show,
     ) -> None:
+        self._recorded = recorded
         self._samples, self._launch, self._keep = samples, launch, keep
         self._estimated, self._progress = estimated, progress
         self._estimate_given = False
@@ -67,7 +73,8 @@ class _Run:
 
     def all(self, gates: bool) -> Samples:
         try:
-            if gates:
+            self._gates = gates
+            if gates and not checked_running(self._samples.target):
                 self._check()
             for start in range(self._plan.starts):
                 if missing := self._samples.missing(start):
@@ -87,8 +94,8 @@ class _Run:
     def _add(self, **more: object) -> None:
         self._samples = msgspec.structs.replace(self._samples, **more)
 
-    def _messages(self, job: jobs.Job, kind: type[T]) -> Iterator[T]:
-        """What comes of a job, of one kind; its process is gone when this is closed."""
+    def _messages(self, job: jobs.Job, *kinds: type[T]) -> Iterator[T]:
+        """What comes of a job, of these kinds; its process is gone when this is closed."""
         messages = self._launch(job)
         with closing(messages):  # type: ignore[type-var]
             for message in messages:
@@ -96,7 +103,7 @@ class _Run:
                     self._ready(message)
                 if isinstance(message, jobs.Ceiling):
                     self._add(ceiling=message)
-                if isinstance(message, kind):
+                if isinstance(message, kinds):
                     yield message
 
     def _job(self, group: Sequence[int]) -> tuple[list[str], dict[int, list[str]]]:
@@ -107,12 +114,7 @@ class _Run:
 
     def _check(self) -> None:
         """Run the gates of every rung that has not been through them."""
-        done = {c.rung for c in self._samples.checked}
-        passes = {
-            index: list(rung.passes)
-            for index, rung in enumerate(self._plan.rungs)
-            if rung.passes and index not in done
-        }
+        passes = self._unchecked(range(len(self._plan.rungs)))
         if not passes:
             return
         self._progress("checking the passes", 0.0)
@@ -121,26 +123,43 @@ class _Run:
         self._add(checked=[*self._samples.checked, *found])
         self._keep(self._samples)
 
+    def _unchecked(self, rungs: Iterable[int]) -> dict[int, list[str]]:
+        """Passes of those of the rungs that have not been through the gates."""
+        done = {c.rung for c in self._samples.checked}
+        passes = {i: list(self._plan.rungs[i].passes) for i in rungs if i not in done}
+        return {i: names for i, names in passes.items() if names}
+
     def _start(self, start: int, missing: Sequence[int]) -> None:
         """Time the missing rounds of a start, group by group."""
         plan = self._plan
+        last = all(not self._samples.missing(s) for s in range(plan.starts) if s != start)
         for group, rounds in plan.order(start):
             fixed, live = self._job(group)
-            job = jobs.Time(
-                target=self._samples.target,
-                options=self._samples.options,
-                fixed=fixed,
-                live=live,
-                rounds=[(n, rounds[n]) for n in missing],
-                warm_up=plan.warm_up,
-                steps=plan.steps,
-            )
-            self._began = time.monotonic()
-            self._progress(f"start {start + 1} of {plan.starts}", self._share())
-            for made in self._messages(job, jobs.Round):
-                mine = msgspec.structs.replace(made, part=self._part, start=start)
-                self._add(rounds=[*self._samples.rounds, mine])
+            running = self._gates and checked_running(self._samples.target)
+            with tempfile.TemporaryDirectory(prefix="bubblescope-") as folder:
+                job = jobs.Time(
+                    target=self._samples.target,
+                    options=self._samples.options,
+                    fixed=fixed,
+                    live=live,
+                    rounds=[(n, rounds[n]) for n in missing],
+                    warm_up=plan.warm_up,
+                    steps=plan.steps,
+                    folder=folder if last else "",
+                    passes=self._unchecked(group) if running else {},
+                )
+                self._began = time.monotonic()
                 self._progress(f"start {start + 1} of {plan.starts}", self._share())
+                for made in self._messages(job, jobs.Round, jobs.Recorded, jobs.Checked):
+                    if isinstance(made, jobs.Recorded):
+                        self._window(made)
+                        continue
+                    if isinstance(made, jobs.Checked):
+                        self._add(checked=[*self._samples.checked, made])
+                        continue
+                    mine = msgspec.structs.replace(made, part=self._part, start=start)
+                    self._add(rounds=[*self._samples.rounds, mine])
+                    self._progress(f"start {start + 1} of {plan.starts}", self._share())
 
     def _share(self) -> float:
         plan = self._plan
@@ -188,6 +207,7 @@ class _Run:
 
     def _window(self, made: jobs.Recorded) -> None:
         timeline = load(Path(made.path))
+        self._recorded(made.rung, timeline, made.window)
         self._put(account.account(made.rung, timeline, made.window))
         if made.rung == 0:
             rungs = [(i, r.passes) for i, r in enumerate(self._plan.rungs) if i]

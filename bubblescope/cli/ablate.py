@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from bubblescope import progress
+from bubblescope.cli import options
 from bubblescope.cli.lines import one_line
 from bubblescope.cli.output import console
 from bubblescope.errors import BubblescopeError
+
+if TYPE_CHECKING:
+    from bubblescope.ablate.ablation import Ablation
+    from bubblescope.timeline import Timeline
 
 
 def _groups(
@@ -47,8 +52,12 @@ def _groups(
     type=click.FloatRange(0),
     help="Simulated acceptance, mean tokens a step; 0: the drafts must be right.",
 )
-@click.option("--model", metavar="PATH", help="Of sglang; one rank's slice of Ling-3.0-flash else.")
-@click.option("--tp", type=click.IntRange(1), help="Of sglang: tensor-parallel ranks.")
+@click.option("--model", metavar="PATH", help="A checkpoint's directory; random weights else.")
+@click.option(
+    "--tp",
+    type=click.IntRange(1),
+    help="Tensor-parallel ranks; of these, ling runs the first one's slice of --model.",
+)
 @click.option("--layers", type=click.IntRange(1), help="Of ling: only so many layers.")
 @click.option("--no-gates", is_flag=True, help="Measure only; correctness is then not tested.")
 @click.option(
@@ -63,7 +72,8 @@ def _groups(
     metavar="FILE.json",
     help="Go on with the plan in FILE, and keep the rest in it too; --starts may add to it.",
 )
-@click.option("--force", is_flag=True, help="Replace the file of --out if it exists.")
+@options.html
+@click.option("--force", is_flag=True, help="Replace the files of --out and --html if they exist.")
 @click.option(
     "--format",
     "form",
@@ -88,6 +98,7 @@ def ablate(
     no_gates: bool,
     out: Path | None,
     resume: Path | None,
+    html: Path | None,
     force: bool,
     form: str,
     as_json: bool,
@@ -105,14 +116,14 @@ def ablate(
 
     if as_json and form != "table":
         raise BubblescopeError("--json and --format are two forms of the same; give one")
-    options = {
+    chosen = {
         "device": device,
         "accept_length": accept_length,
         "model": model,
         "tp": tp,
         "layers": layers,
     }
-    given = {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in chosen.items() if value is not None}
     shape = {"starts": starts, "rounds": rounds, "steps": steps}
     if resume is not None:
         samples = go_on(resume, target, given, passes, ladder, shape)
@@ -121,6 +132,16 @@ def ablate(
         samples = begin(target or "ling", given, passes, ladder or "cumulative", shape)
         path = out
     _refuse(path, resume, force)
+    if html is not None:
+        from bubblescope.view import out as pages
+
+        pages.check(html, force=force)
+    windows: dict[int, tuple[Timeline, tuple[int, int]]] = {}
+
+    def recorded(rung: int, timeline: Timeline, window: tuple[int, int]) -> None:
+        if html is not None:
+            windows[rung] = timeline, window
+
     _say(f"plan: {report.plan(samples.plan)}")
 
     def keep(found: Samples) -> None:
@@ -134,6 +155,7 @@ def ablate(
                 gates=not no_gates,
                 keep=keep,
                 estimated=lambda s: _say(f"about {_minutes(s)} for the timed rounds"),
+                recorded=recorded,
                 progress=show,
             )
         except KeyboardInterrupt:
@@ -144,8 +166,30 @@ def ablate(
     _show(made, form, as_json)
     if path is not None:
         _say(f"samples saved as {path}")
+    if html is not None:
+        _show_page(made, windows, html)
     if made.failed:
         sys.exit(1)
+
+
+def _show_page(
+    made: Ablation, windows: dict[int, tuple[Timeline, tuple[int, int]]], path: Path
+) -> None:
+    """The table as a page, with the short recordings that were made in this run."""
+    import msgspec
+
+    from bubblescope.cli.output import save_page
+    from bubblescope.cli.shown import shown
+    from bubblescope.diagnose import diagnose
+    from bubblescope.report import ablation_files as files
+    from bubblescope.view import ablation_page
+
+    told = msgspec.json.decode(files.to_json(made), type=files.AblationJson)
+    traces = {
+        rung: shown(timeline, diagnose(timeline, window=window), told.rows[rung].label)
+        for rung, (timeline, window) in windows.items()
+    }
+    save_page(ablation_page(told, traces), path)
 
 
 def _show(made: Any, form: str, as_json: bool) -> None:

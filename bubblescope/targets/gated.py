@@ -135,3 +135,13 @@ class Gateable(Protocol):
     def gated(self) -> Gated:
         """The same model, weights and device, not started."""
         ...
+
+
+@runtime_checkable
+class CheckedRunning(Gateable, Protocol):
+    """A target whose one set up to be checked can be timed and recorded too, without a new start.
+
+    To start it takes long, and what is checked is the very engine that is timed.
+    """
+
+    checked_running: bool

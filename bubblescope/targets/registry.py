@@ -28,6 +28,26 @@ def get(name: str, **options: Any) -> Target:
     Raises:
         BubblescopeError: no such target, or what it needs is not installed.
     """
+    found = _found(name)
+    known = signature(found).parameters
+    for option, value in options.items():
+        if value is not None and option not in known:
+            fitting = ", ".join(f"--{k.replace('_', '-')}" for k in known if k in options)
+            raise BubblescopeError(
+                f"target {name} has no --{option.replace('_', '-')}; it takes {fitting}"
+            )
+    return cast(Target, found(**{k: v for k, v in options.items() if v is not None}))
+
+
+def checked_running(name: str) -> bool:
+    """Whether it is of `bubblescope.targets.gated.CheckedRunning`; False where it cannot be had."""
+    try:
+        return bool(getattr(_found(name), "checked_running", False))
+    except BubblescopeError:
+        return False
+
+
+def _found(name: str) -> Any:
     if name not in _TARGETS:
         raise BubblescopeError(f"no target {name!r}; there are: {', '.join(names())}")
     module, made = _TARGETS[name]
@@ -42,11 +62,4 @@ def get(name: str, **options: Any) -> Target:
             f"target {name}: needs {error.name}, which is not installed; "
             f"pip install 'bubblescope[{name}]'"
         ) from None
-    known = signature(found).parameters
-    for option, value in options.items():
-        if value is not None and option not in known:
-            fitting = ", ".join(f"--{k.replace('_', '-')}" for k in known if k in options)
-            raise BubblescopeError(
-                f"target {name} has no --{option.replace('_', '-')}; it takes {fitting}"
-            )
-    return cast(Target, found(**{k: v for k, v in options.items() if v is not None}))
+    return found

@@ -48,7 +48,7 @@ class Generates(Protocol):
         """Run at least so many decode steps.
 
         Returns:
-            `began`, when each step began in ns; `tokens`, how many all steps gave.
+            `began`, when each step began in ns; `tokens`, how many `token_steps` steps gave.
         """
         ...
 
@@ -111,4 +111,4 @@ def _generation(target: Generates, warm_up: int, steps: int) -> Timed:
             f"the generation ended after {len(began):,} steps; {warm_up + steps + 1:,} are needed: "
             "ask for fewer with --steps"
         )
-    return Timed(periods, int(made.tokens), len(began))
+    return Timed(periods, int(made.tokens), int(made.token_steps))

@@ -1,4 +1,8 @@
-"""Gate flips: passes that round are counted against fp32, and accept as many drafts as before."""
+"""Gate flips: passes that round are counted against fp32, and accept as many drafts as before.
+
+Where the target cannot be had in fp32, they are counted against itself without passes, one position
+at a time; how far rounding moves logits is then seen from positions run in windows.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import numpy as np
 from bubblescope.ablate.gates.compare import NEAR_TIE_ROUNDINGS, margins, top_margins
 from bubblescope.ablate.gates.model import GateResult, Verdict
 from bubblescope.ablate.gates.runs import Case
-from bubblescope.targets.gated import PlainRun, ReplayRun, Tokens
+from bubblescope.targets.gated import NotOffered, PlainRun, ReplayRun, Tokens
 
 NAME = "flips"
 ACCEPTED = 0.05
@@ -20,19 +24,26 @@ def judge(case: Case) -> GateResult:
     off = case.off()
     plain = case.runs.reference()
     along = tuple(plain.tokens.tolist())
-    wide = case.runs.plain((), along, fp32=True)
-    moved = np.abs(plain.logits - wide.logits)
+    try:
+        wide, against, there = case.runs.plain((), along, fp32=True), "fp32", "in fp32"
+        moved, widened = np.abs(plain.logits - wide.logits), BF16
+    except NotOffered:
+        wide, against, there = plain, "one position at a time", "one position at a time"
+        widened = 0.0
+        windows = case.runs.plain((), along, rows=case.runs.target.drafts + 1)
+        moved = np.abs(plain.logits - windows.logits)
     ahead = top_margins(wide.logits)
     typical, median = float(np.sqrt((moved**2).mean())), float(np.median(ahead))
     numbers = {"median_margin": median, "rounding": typical}
     if not median > typical:
         detail = (
-            f"margins are not above rounding: in fp32 {median:.2g} in the median, with the passes "
-            f"off logits are {typical:.2g} off fp32"
+            f"margins are not above rounding: {there} {median:.2g} in the median, with the passes "
+            f"off logits are {typical:.2g} off {against}"
         )
         return GateResult(NAME, Verdict.NOT_TESTED, detail, numbers)
     # A pass may round to bf16 where the target itself computes in fp32.
-    most = max(margins(case).rounding, float(moved.max()), BF16 * float(np.abs(wide.logits).max()))
+    scale = float(np.abs(wide.logits).max())
+    most = max(margins(case).rounding, float(moved.max()), widened * scale)
     on = case.on()
     count = min(len(on.tokens), len(off.tokens))
     flipped, before = (np.flatnonzero(r.tokens[:count] != wide.tokens[:count]) for r in (on, off))
@@ -46,7 +57,8 @@ def judge(case: Case) -> GateResult:
         "rounding_most": most,
     }
     detail = (
-        f"argmax flips against fp32: {len(flipped)} of {count} ({len(before)} with the passes off)"
+        f"argmax flips against {against}: {len(flipped)} of {count} ({len(before)} with the "
+        "passes off)"
     )
     if experts and experts_before:
         numbers |= {
@@ -60,7 +72,8 @@ def judge(case: Case) -> GateResult:
     if len(far):
         at, margin = int(far[0]), float(ahead[far[0]])
         detail = (
-            f"token {at} (from 0) is {on.tokens[at]}, in fp32 {wide.tokens[at]} by {margin:.2g}, "
+            f"token {at} (from 0) is {on.tokens[at]}, {there} {wide.tokens[at]} by "
+            f"{margin:.2g}, "
             f"which no rounding of {most:.2g} explains; {detail}"
         )
         return GateResult(NAME, Verdict.FAILED, detail, numbers)

@@ -139,8 +139,9 @@ class Runs:
 class Case:
     """A set of passes, and its runs beside those without passes.
 
-    keeps_bits: of all passes; else the replays are forced along the reference, so that one token
-    that rounding flips does not make all drafts after it wrong.
+    keeps_bits: of all passes. Otherwise, and where the target `along_the_reference`, the replays
+    are forced along the reference, so that one token that rounding flips does not make all drafts
+    after it wrong.
     """
 
     runs: Runs
@@ -149,13 +150,17 @@ class Case:
 
     def off(self, stress: Stress | None = None) -> ReplayRun:
         """Passes off, drafts replayed."""
-        return self.runs.replay((), not self.keeps_bits, stress)
+        return self.runs.replay((), self._forced, stress)
 
     def on(self, stress: Stress | None = None) -> ReplayRun:
         """Passes on, drafts replayed."""
-        return self.runs.replay(self.passes, not self.keeps_bits, stress)
+        return self.runs.replay(self.passes, self._forced, stress)
 
     def committed(self, run: ReplayRun) -> tuple[int, ...]:
         """Tokens that a replay took into its state."""
-        tokens = run.tokens if self.keeps_bits else self.runs.reference().tokens
+        tokens = self.runs.reference().tokens if self._forced else run.tokens
         return tuple(tokens[: int(run.state["length"][0])].tolist())
+
+    @property
+    def _forced(self) -> bool:
+        return not self.keeps_bits or getattr(self.runs.target, "along_the_reference", False)

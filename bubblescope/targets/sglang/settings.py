@@ -11,7 +11,7 @@ from bubblescope.errors import BubblescopeError
 
 SLICE = Path(__file__).parent / "ling_slice"
 """A model folder of one file: the shapes of one of four tensor-parallel ranks, 63 GB in bf16."""
-_SPECULATION = {
+SPECULATION = {
     "speculative_algorithm": "NEXTN",
     "speculative_num_steps": 5,
     "speculative_eagle_topk": 1,
@@ -25,9 +25,16 @@ _SLICE_ARGUMENTS: dict[str, Any] = {
     "context_length": 16_384,
     "mem_fraction_static": 0.85,
     "dtype": "bfloat16",
-    **_SPECULATION,
+    **SPECULATION,
 }
 """As the slice runs on one H200: dummy weights, NEXTN with six tokens to verify."""
+
+
+_WEIGHTS = {
+    "": "of the model folder",
+    "dummy": "dummy, SGLang's: nearly all tokens choose the same experts",
+    "spread": "dummy, scaled so that routing spreads over the experts",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +42,13 @@ class Settings:
     """What an engine is started with.
 
     arguments: of sglang.Engine. accept_length: mean tokens a step that acceptance is simulated
-    with, 0 where the drafts must be right.
+    with, 0 where the drafts must be right. weights: "dummy" as SGLang fills them, "spread" so that
+    routing spreads over the experts and tokens differ (`spread`), "" of the model folder.
     """
 
     arguments: dict[str, Any]
     accept_length: float
+    weights: str = ""
 
     @classmethod
     def of(
@@ -48,6 +57,7 @@ class Settings:
         tp: int | None,
         engine: tuple[str, ...],
         accept_length: float | None,
+        weights: str | None = None,
     ) -> Settings:
         """From what the command line says.
 
@@ -56,9 +66,10 @@ class Settings:
             tp: tensor-parallel ranks.
             engine: more arguments of sglang.Engine, "name=value"; a value is JSON or a string.
             accept_length: simulated acceptance; where None, 3.25 for dummy weights, else none.
+            weights: "spread" (where None) or "dummy", for a model loaded with dummy weights.
 
         Raises:
-            BubblescopeError: an argument that is no name=value.
+            BubblescopeError: an argument that is no name=value; weights for a model with its own.
         """
         arguments: dict[str, Any] = {
             "model_path": model or str(SLICE),
@@ -77,19 +88,45 @@ class Settings:
                 )
             arguments[name] = _value(value)
         if arguments.get("speculative_algorithm") is None:
-            for name in _SPECULATION:
+            for name in SPECULATION:
                 arguments.pop(name, None)
         elif "speculative_draft_model_path" not in arguments and model is None:
             arguments["speculative_draft_model_path"] = arguments["model_path"]
         dummy = arguments.get("load_format") == "dummy"
         if accept_length is None:
             accept_length = 3.25 if dummy and "speculative_algorithm" in arguments else 0.0
-        return cls(arguments, accept_length)
+        if weights and not dummy:
+            raise BubblescopeError(
+                f"--weights {weights}: the model has weights of its own; to time it without them, "
+                "add --engine load_format=dummy"
+            )
+        return cls(arguments, accept_length, (weights or "spread") if dummy else "")
 
     @property
     def most_tokens(self) -> int:
         """Tokens that a step can give at most."""
         return int(self.arguments.get("speculative_num_draft_tokens") or 1)
+
+    def without_speculation(self, memory: float) -> Settings:
+        """The same model, one token a step, with that share of the device's memory."""
+        kept = {
+            name: value
+            for name, value in self.arguments.items()
+            if not name.startswith("speculative_")
+        }
+        if "mem_fraction_static" in kept:
+            kept["mem_fraction_static"] = memory
+        return Settings(kept, 0.0, self.weights)
+
+    def environment(self) -> dict[str, str]:
+        """Of the engine's processes, besides what they inherit."""
+        said = {"BUBBLESCOPE_SGLANG_WEIGHTS": self.weights}
+        if self.accept_length:
+            said["HF_HUB_OFFLINE"] = "1"
+            said["SGLANG_SIMULATE_ACC_LEN"] = f"{self.accept_length:g}"
+            if self.weights == "spread":  # else every token that is given out is number 100
+                said["SGLANG_SIMULATE_ACC_TOKEN_MODE"] = "real-draft-token"
+        return said
 
     def tokens(self, steps: int) -> int:
         """New tokens to ask for so that the engine makes so many decode steps."""
@@ -103,7 +140,7 @@ class Settings:
         own = Path(a["model_path"]) != SLICE
         said = {
             "model": str(a["model_path"]) if own else "Ling-3.0-flash, 42 layers, SGLang",
-            "weights": "dummy" if a.get("load_format") == "dummy" else "of the model folder",
+            "weights": _WEIGHTS[self.weights],
             "shard": f"{a.get('tp_size', 1)} tensor-parallel ranks"
             if own
             else "the slice of one of 4 tensor-parallel ranks, without all-reduce",

@@ -14,8 +14,10 @@ from bubblescope.capture.backend import Backend
 from bubblescope.capture.join import join
 from bubblescope.errors import BubblescopeError
 from bubblescope.targets.record import Recording
+from bubblescope.targets.sglang import routing
 from bubblescope.targets.sglang.link import Link
 from bubblescope.targets.sglang.settings import Settings
+from bubblescope.targets.sglang.switches import SHIPPED, SWITCHES, facts
 from bubblescope.targets.target import Switch
 from bubblescope.timeline import bscope
 
@@ -28,10 +30,15 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Decode steps of one generation. began: when each began, monotonic ns. tokens: all given."""
+    """Decode steps of one generation.
+
+    began: when each of the first ones began, monotonic ns. tokens: given by all `token_steps` of
+    it, which are more. ids: of all tokens, with that which the prompt gave.
+    """
 
     began: tuple[int, ...]
     tokens: int
+    token_steps: int
     ids: tuple[int, ...]
 
 
@@ -43,11 +50,13 @@ class SGLang:
         tp: tensor-parallel ranks.
         engine: more arguments of sglang.Engine, "name=value".
         accept_length: simulated acceptance; where None, 3.25 with dummy weights, else none.
-        as_shipped: SGLang as it is, whatever passes are on. Otherwise fixes that it ships are
+        weights: "spread" or "dummy", see `settings.Settings`; of a model with dummy weights only.
+        as_shipped: fixes that SGLang ships are on, besides the passes that are. Otherwise they are
             taken off, but for those of the passes that are on.
     """
 
     name = "sglang"
+    checked_running = True
 
     def __init__(
         self,
@@ -55,13 +64,18 @@ class SGLang:
         tp: int | None = None,
         engine: tuple[str, ...] = (),
         accept_length: float | None = None,
+        weights: str | None = None,
         as_shipped: bool = True,
     ) -> None:
-        self.settings = Settings.of(model, tp, engine, accept_length)
+        self._made_with = (model, tp, engine, accept_length, weights)
+        self.settings = Settings.of(model, tp, engine, accept_length, weights)
         self.as_shipped = as_shipped
         self.length_stays_on_device = Switch()
+        self.switches = {name: Switch() for name in SWITCHES}
+        self._facts: dict[str, str] = {}
+        self._set: dict[str, Any] | None = None
         self._link: Link | None = None
-        self._version = ""
+        self._version = self._routed = ""
         self._windows = 0
 
     def about(self) -> dict[str, str]:
@@ -69,20 +83,23 @@ class SGLang:
         said = self.settings.about()
         if self._version:
             said["sglang"] = self._version
-        if self.as_shipped:
-            said["length read-back"] = "as SGLang ships"
-        else:
-            said["length read-back"] = "off" if self.length_stays_on_device else "on"
+        said["fixes"] = self._fixes()
+        if self._facts:
+            said["switches"] = "; ".join(f"{k}: {v}" for k, v in self._facts.items())
         return said
+
+    def gated(self) -> SGLang:
+        """The same model, to be checked; see `bubblescope.targets.gated`."""
+        from bubblescope.targets.sglang.gated import GatedSGLang
+
+        return GatedSGLang(*self._made_with, as_shipped=False)
 
     def start(self, progress: Progress = lambda _stage, _share: None) -> None:
         """Start the engine and generate once, which compiles kernels: a minute or more."""
         if self._link is not None:
             raise BubblescopeError("target sglang: runs already; stop it before starting it again")
-        environment = {"HF_HUB_OFFLINE": "1"} if self.settings.accept_length else {}
-        if self.settings.accept_length:
-            environment["SGLANG_SIMULATE_ACC_LEN"] = f"{self.settings.accept_length:g}"
-        link = Link(self.settings.arguments, environment)
+        link = Link(self._arguments(), self.settings.environment())
+        self._facts, self._set, self._routed = {}, None, ""
         began = time.monotonic()
 
         def waiting(stage: str) -> Callable[[], None]:
@@ -101,11 +118,10 @@ class SGLang:
     def run(self, steps: int, progress: Progress = lambda _stage, _share: None) -> Steps:
         """Run one generation of at least so many decode steps, timed and not recorded."""
         notes, made = self._window("steps", "", 0, steps, progress)
-        return Steps(
-            tuple(notes["began"]),
-            int(made["meta"]["completion_tokens"]),
-            tuple(made["ids"]),
-        )
+        meta = made["meta"]
+        after_prompt = int(meta["completion_tokens"]) - 1
+        steps_made = int(meta.get("spec_verify_ct") or after_prompt)
+        return Steps(tuple(notes["began"]), after_prompt, steps_made, tuple(made["ids"]))
 
     def record(
         self, level: str, first: int, steps: int, progress: Progress = lambda _stage, _share: None
@@ -125,10 +141,8 @@ class SGLang:
         accepted = made["meta"].get("spec_accept_length")
         if accepted:
             about["accepted"] = f"{accepted:.2f} tokens a step"
-        run = (
-            f"{self.name}: {about['model']}, {about['acceptance']}; sequence-length read-back "
-            f"{about['length read-back']}"
-        )
+        about["routing"] = self._routing(made["ids"], progress)
+        run = f"{self.name}: {about['model']}, {about['acceptance']}; fixes: {about['fixes']}"
         meta = structs.replace(
             timeline.meta,
             source=self.name,
@@ -136,6 +150,24 @@ class SGLang:
             unprofiled_step_ns=note["unprofiled_step_ns"],
         )
         return Recording(replace(timeline, meta=meta), (first, first + steps))
+
+    def _routing(self, ids: list[int], progress: Progress) -> str:
+        """Distinct experts that a step's tokens go to; asked once after each start."""
+        if not self._routed:
+            try:
+                self._routed = self._count_experts(ids, progress)
+            except BubblescopeError as error:  # the recording is there, and worth more
+                self._routed = f"not known: {error}"
+        return self._routed
+
+    def _count_experts(self, ids: list[int], progress: Progress) -> str:
+        link = self._engine()
+        prompt = [*self._prompt(), *ids][-routing.TOKENS :]
+        link.ask(do="call", method="bubblescope_routing_begin", parameters={})
+        link.ask(lambda: progress("counting experts", 0.0), do="generate", prompt=prompt, tokens=1)
+        group = {"group": self.settings.most_tokens}
+        link.ask(do="call", method="bubblescope_routing_end", parameters=group)
+        return routing.describe(json.loads((link.folder / "routing-0.json").read_text()))
 
     def step(self) -> None:
         """The engine cannot be stopped between steps: use `run` or `record`."""
@@ -156,6 +188,55 @@ class SGLang:
             raise BubblescopeError("target sglang: is not started")
         return self._link
 
+    def _fixes(self) -> str:
+        on = self._wanted()
+        if self.as_shipped and on == SHIPPED:
+            return "as SGLang ships"
+        kept = [name for name in SWITCHES if name in on]
+        if self.as_shipped or self.length_stays_on_device:
+            kept.insert(0, "sequence length not read back")
+        return ", ".join(kept) or "none"
+
+    def _arguments(self) -> dict[str, Any]:
+        """Of sglang.Engine."""
+        return self.settings.arguments
+
+    def _wanted(self) -> frozenset[str]:
+        """Switches that are to be on."""
+        on = frozenset(name for name, switch in self.switches.items() if switch)
+        return on | SHIPPED if self.as_shipped else on
+
+    def _prepare(self, accept_length: float) -> None:
+        """Set the running engine to what passes ask for, and check that it says so.
+
+        Raises:
+            BubblescopeError: a switch did not take hold.
+        """
+        on = self._wanted()
+        wanted: dict[str, Any] = {
+            "on": sorted(on),
+            "lengths_on_host": not (self.as_shipped or self.length_stays_on_device),
+            "accept_length": accept_length,
+        }
+        untouched = {
+            "on": sorted(SHIPPED),
+            "lengths_on_host": False,
+            "accept_length": self.settings.accept_length,
+        }
+        if wanted == (self._set or untouched):
+            return
+        link = self._engine()
+        self._set = None  # if it fails halfway nobody knows
+        link.ask(do="call", method="bubblescope_set", parameters=wanted)
+        said: dict[str, str] = json.loads((link.folder / "facts-0.json").read_text())
+        for name, value in facts(on).items():
+            if said[name] != value:
+                raise BubblescopeError(
+                    f"target sglang: {name} should be {value}, and is {said[name]}: SGLang "
+                    f"{self._version} with these arguments does not take that switch"
+                )
+        self._facts, self._set = said, wanted
+
     def _check(self) -> None:
         """SGLang only logs what goes wrong in a plugin: look at what the plugin left."""
         if not (self._engine().folder / "cupti-0.json").exists():
@@ -165,20 +246,17 @@ class SGLang:
             )
 
     def _generate(self, tokens: int, waiting: Callable[[], None]) -> dict[str, Any]:
-        prompt = list(range(10, 10 + PROMPT))
-        return self._engine().ask(waiting, do="generate", prompt=prompt, tokens=tokens)
+        return self._engine().ask(waiting, do="generate", prompt=self._prompt(), tokens=tokens)
+
+    def _prompt(self) -> list[int]:
+        return list(range(10, 10 + PROMPT))
 
     def _window(
         self, name: str, level: str, first: int, steps: int, progress: Progress
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """One generation with the recorder armed; rank 0's note, and what was generated."""
         link = self._engine()
-        if not self.as_shipped:
-            link.ask(
-                do="call",
-                method="bubblescope_lengths_on_host",
-                parameters={"on": not self.length_stays_on_device},
-            )
+        self._prepare(self.settings.accept_length)
         self._windows += 1
         name = f"{name}{self._windows}"
         order = {"name": name, "level": level, "first": first, "steps": steps}

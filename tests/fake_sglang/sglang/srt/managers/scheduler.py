@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,19 @@ class Mode:
 
 class Scheduler:
     def __init__(self, arguments: dict[str, Any], pipe: Any) -> None:
+        from sglang.srt.models.bailing_moe_v3 import Model
+        from sglang.srt.speculative import eagle_worker_v2
+
         self.future_map = SimpleNamespace(needs_cpu_seq_lens=False)
+        runner = SimpleNamespace(
+            model=Model(),
+            attn_backend=eagle_worker_v2.attention(),
+            decode_cuda_graph_runner="graph 0, PDL True",
+            prefill_cuda_graph_runner="graph",
+            model_config=SimpleNamespace(hf_text_config=SimpleNamespace(num_experts=16)),
+        )
+        self.tp_worker = SimpleNamespace(model_runner=runner)
+        self.draft_worker = eagle_worker_v2.EAGLEWorkerV2(self.tp_worker)
         self._pipe = pipe
 
     def get_next_batch_to_run(self, decode: bool) -> SimpleNamespace:
@@ -34,7 +47,25 @@ class Scheduler:
     def process_batch_result(self, batch: SimpleNamespace, result: int) -> None:
         pass
 
-    def generate(self, tokens: int) -> list[int]:
+    def forget_draft_worker(self) -> None:
+        self.draft_worker = None
+
+    def die(self) -> None:
+        os._exit(9)
+
+    def prefill(self, tokens: int) -> None:
+        """Routers run only where no graph does; the draft model's are layer 2 of its own and 3."""
+        from sglang.srt.layers.moe.topk import TopK
+
+        runner = self.tp_worker.model_runner
+        if runner.prefill_cuda_graph_runner is None:
+            for topk in runner.model.topks:
+                topk(tokens)
+            for layer_id in (2, 3):
+                TopK(layer_id)(1)
+
+    def generate(self, tokens: int, prompt: int) -> list[int]:
+        self.prefill(prompt)
         ids: list[int] = []
         decode = False
         while len(ids) < tokens:
@@ -48,6 +79,10 @@ class Scheduler:
 
 def run_scheduler_process(pipe: Any, arguments: dict[str, Any]) -> None:
     load_plugins()
+    if "FAKE_PROFILER" in os.environ:
+        import fake_profiler
+
+        fake_profiler.install()
     scheduler = Scheduler(arguments, pipe)
     pipe.send("ready")
     while True:

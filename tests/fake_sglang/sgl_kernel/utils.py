@@ -1,0 +1,2 @@
+def is_arch_support_pdl() -> bool:
+    return True

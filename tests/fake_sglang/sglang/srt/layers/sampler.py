@@ -1,0 +1,3 @@
+class Sampler:
+    def forward(self, output: object) -> object:
+        return output

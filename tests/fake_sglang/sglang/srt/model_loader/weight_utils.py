@@ -1,0 +1,2 @@
+def initialize_dummy_weights(model: object) -> None:
+    pass

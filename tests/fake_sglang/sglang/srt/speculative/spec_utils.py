@@ -1,0 +1,1 @@
+SIMULATE_ACC_LEN = -1.0
