@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from optimizations.passes import Addresses, PassEntry
+from optimizations.switched import NEEDS, on
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,13 +17,12 @@ class Bf16Gate(PassEntry):
     name: str = "bf16-gate"
     summary: str = "Reads the router gates' weights in bf16, and adds up in fp32."
     addresses: tuple[Addresses, ...] = ()
-    targets: tuple[str, ...] = ("sglang",)
-    needs: tuple[str, ...] = ("SGLang 0.5.23 or later on Hopper or Blackwell",)
+    targets: tuple[str, ...] = ("ling", "sglang")
+    needs: tuple[str, ...] = NEEDS
     keeps_bits: bool = False
     gate: str = "argmax flips counted, accepted drafts within 0.05"
     live: bool = True
 
     def applied(self, target: Any) -> AbstractContextManager[None]:
-        """The hook is the target's switch "bf16 gate"."""
-        on: AbstractContextManager[None] = target.switches["bf16 gate"].on()
-        return on
+        """The hook is the switch "bf16 gate"."""
+        return on(target, "bf16 gate")

@@ -10,6 +10,7 @@ from typing import Any
 from optimizations.bf16_gate import Bf16Gate
 from optimizations.bf16_lm_head import Bf16LmHead
 from optimizations.passes import Addresses, PassEntry
+from optimizations.switched import NEEDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +19,11 @@ class Bf16Heads(PassEntry):
 
     name: str = "bf16-heads"
     summary: str = "bf16-gate and bf16-lm-head at once."
-    targets: tuple[str, ...] = ("sglang",)
+    targets: tuple[str, ...] = ("ling", "sglang")
     addresses: tuple[Addresses, ...] = ()
-    needs: tuple[str, ...] = ("SGLang 0.5.23 or later on Hopper or Blackwell",)
+    needs: tuple[str, ...] = NEEDS
     keeps_bits: bool = False
+    parts: tuple[str, ...] = ("bf16-gate", "bf16-lm-head")
     gate: str = "argmax flips counted, accepted drafts within 0.05"
     live: bool = True
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from optimizations.passes import Addresses, PassEntry
+from optimizations.switched import on
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,5 @@ class DraftExtendGraph(PassEntry):
     live: bool = True
 
     def applied(self, target: Any) -> AbstractContextManager[None]:
-        """The hook is the target's switch "draft-extend graph"."""
-        on: AbstractContextManager[None] = target.switches["draft-extend graph"].on()
-        return on
+        """The hook is the switch "draft-extend graph"."""
+        return on(target, "draft-extend graph")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from optimizations.passes import Addresses, PassEntry
+from optimizations.switched import on
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,5 @@ class GlueGraph(PassEntry):
     live: bool = True
 
     def applied(self, target: Any) -> AbstractContextManager[None]:
-        """The hook is the target's switch "glue graph"."""
-        on: AbstractContextManager[None] = target.switches["glue graph"].on()
-        return on
+        """The hook is the switch "glue graph"."""
+        return on(target, "glue graph")

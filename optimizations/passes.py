@@ -33,8 +33,9 @@ class PassEntry:
     name, summary: what it is called and, in one sentence, what it does. addresses: the findings
     that it helps against. targets: names of the targets that it can be put on. needs: hardware and
     other passes, in words or by name. keeps_bits: the same results, bit by bit; else it rounds.
-    gate: how its correctness is checked. live: it can be put on and taken off between two steps of
-    a target that runs; else only while the target is stopped. models: what it does, as
+    rounds_on: targets on which it rounds all the same. parts: passes that it is made of. gate: how
+    its correctness is checked. live: it can be put on and taken off between two steps of a target
+    that runs; else only while the target is stopped. models: what it does, as
     `bubblescope.predict.parse` reads it: "read:PATTERN" and the like.
     """
 
@@ -44,9 +45,15 @@ class PassEntry:
     targets: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     keeps_bits: bool = True
+    rounds_on: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
     gate: str = ""
     live: bool = False
     models: tuple[str, ...] = ()
+
+    def keeps_bits_on(self, target: str) -> bool:
+        """Whether results on the target of that name are the same, bit by bit."""
+        return self.keeps_bits and target not in self.rounds_on
 
     def applied(self, target: Any) -> AbstractContextManager[None]:
         """The pass is on until this exits, which leaves no trace, whatever else was on or off.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from optimizations.passes import Addresses, PassEntry
+from optimizations.switched import NEEDS, on
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +20,14 @@ class PdlChain(PassEntry):
     name: str = "pdl-chain"
     summary: str = "Launches kernels before the one before has ended: prologues overlap."
     addresses: tuple[Addresses, ...] = (Addresses("graph gap"),)
-    targets: tuple[str, ...] = ("sglang",)
-    needs: tuple[str, ...] = ("SGLang 0.5.23 or later on Hopper or Blackwell",)
+    targets: tuple[str, ...] = ("ling", "sglang")
+    needs: tuple[str, ...] = NEEDS
     keeps_bits: bool = True
+    rounds_on: tuple[str, ...] = ("ling",)
     gate: str = "256 greedy tokens, drafts accepted and state equal bit by bit"
     live: bool = True
     models: tuple[str, ...] = ("pdl",)
 
     def applied(self, target: Any) -> AbstractContextManager[None]:
-        """The hook is the target's switch "pdl"."""
-        on: AbstractContextManager[None] = target.switches["pdl"].on()
-        return on
+        """The hook is the switch "pdl"."""
+        return on(target, "pdl")

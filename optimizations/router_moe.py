@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from optimizations.passes import Addresses, PassEntry
+from optimizations.switched import NEEDS, on
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +20,12 @@ class RouterMoe(PassEntry):
     name: str = "router-moe"
     summary: str = "Gate, grouped top-k and alignment of few tokens in three small kernels."
     addresses: tuple[Addresses, ...] = ()
-    targets: tuple[str, ...] = ("sglang",)
-    needs: tuple[str, ...] = ("SGLang 0.5.23 or later on Hopper or Blackwell",)
+    targets: tuple[str, ...] = ("ling", "sglang")
+    needs: tuple[str, ...] = NEEDS
     keeps_bits: bool = False
     gate: str = "argmax flips counted, accepted drafts within 0.05"
     live: bool = True
 
     def applied(self, target: Any) -> AbstractContextManager[None]:
-        """The hook is the target's switch "router"."""
-        on: AbstractContextManager[None] = target.switches["router"].on()
-        return on
+        """The hook is the switch "router"."""
+        return on(target, "router")

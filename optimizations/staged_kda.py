@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from optimizations.passes import Addresses, PassEntry
+from optimizations.switched import NEEDS, on
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +21,13 @@ class StagedKda(PassEntry):
     name: str = "staged-kda"
     summary: str = "Verifies all draft positions of a KDA layer in one kernel."
     addresses: tuple[Addresses, ...] = ()
-    targets: tuple[str, ...] = ("sglang",)
-    needs: tuple[str, ...] = ("SGLang 0.5.23 or later on Hopper or Blackwell",)
+    targets: tuple[str, ...] = ("ling", "sglang")
+    needs: tuple[str, ...] = NEEDS
     keeps_bits: bool = True
+    rounds_on: tuple[str, ...] = ("ling",)
     gate: str = "256 greedy tokens, drafts accepted and state equal bit by bit"
     live: bool = True
 
     def applied(self, target: Any) -> AbstractContextManager[None]:
-        """The hook is the target's switch "fused KDA verify"."""
-        on: AbstractContextManager[None] = target.switches["fused KDA verify"].on()
-        return on
+        """The hook is the switch "fused KDA verify"."""
+        return on(target, "fused KDA verify")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from optimizations.passes import Addresses, PassEntry
+from optimizations.switched import on
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,5 @@ class VerifyAttention(PassEntry):
     live: bool = True
 
     def applied(self, target: Any) -> AbstractContextManager[None]:
-        """The hook is the target's switch "split verify attention"."""
-        on: AbstractContextManager[None] = target.switches["split verify attention"].on()
-        return on
+        """The hook is the switch "split verify attention"."""
+        return on(target, "split verify attention")

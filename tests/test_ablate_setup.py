@@ -7,20 +7,26 @@ from typing import Any
 
 import pytest
 
+from bubblescope.ablate.ablation import left_out
 from bubblescope.ablate.plan import Plan
 from bubblescope.ablate.samples import Samples, save
 from bubblescope.ablate.setup import begin, go_on
 from bubblescope.errors import BubblescopeError
-from optimizations import registry
 
 SHAPE = {"starts": None, "rounds": None, "steps": None}
+NO_KERNELS = "target ling: the CPU stream thread runs torch's operations only, no Triton kernels"
 
 
-def test_defaults_are_all_passes_of_the_target_and_what_the_design_asks_for() -> None:
+def test_defaults_are_what_can_be_put_on_the_target_and_what_the_design_asks_for() -> None:
     found = begin("ling", {"device": "cpu"}, None, "cumulative", SHAPE)
-    listed = [p.name for p in registry.PASSES if "ling" in p.targets]
-    assert found.plan.rungs[0].passes == ()
-    assert found.plan.rungs[-1].passes == tuple(listed)
+    assert [rung.passes for rung in found.plan.rungs] == [(), ("seq-len-sync",)]
+    # bf16-heads is made of bf16-gate and bf16-lm-head, which are not named beside it.
+    assert found.left_out == dict.fromkeys(
+        ["pdl-chain", "router-moe", "bf16-heads", "staged-kda"], NO_KERNELS
+    )
+    assert left_out(found) == [
+        f"not measured: pdl-chain, router-moe, bf16-heads, staged-kda ({NO_KERNELS})"
+    ]
     assert (found.plan.starts, found.plan.rounds, found.plan.steps) == (3, 5, 200)
     assert found.options == {"device": "cpu"}
     assert found.rounds == []

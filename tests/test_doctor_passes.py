@@ -71,6 +71,8 @@ def test_json(passes: list[PassEntry]) -> None:
         "targets": ["ling", "sglang"],
         "needs": ["pdl-chain", "Hopper or later"],
         "keeps_bits": True,
+        "rounds_on": [],
+        "parts": [],
         "gate": "256 greedy tokens equal",
         "addresses": [
             {"kind": "blocking read", "call": "^cudaStreamSynchronize$"},

@@ -14,10 +14,12 @@ from bubblescope.ablate.gates import GateResult, Gates, check  # noqa: E402
 from bubblescope.errors import BubblescopeError  # noqa: E402
 from bubblescope.targets.gated import Drafts, NotOffered, Stress  # noqa: E402
 from bubblescope.targets.ling.config import Config  # noqa: E402
+from bubblescope.targets.ling.parts import Parts  # noqa: E402
 from bubblescope.targets.ling.target import Ling  # noqa: E402
 from optimizations import registry  # noqa: E402
 from optimizations.passes import PassEntry  # noqa: E402
 from tests import gate_passes as wrong  # noqa: E402
+from tests.ling_variants import Fits  # noqa: E402
 
 GATES = ("tokens", "state", "restricted SMs", "delayed producer")
 ROUNDING = ("flips", *GATES[1:])
@@ -246,6 +248,15 @@ def test_without_speculation_it_is_a_loop_over_the_model() -> None:
     assert np.array_equal(run.state["layer 0 KDA state"], loop.model.kda()[0].state.numpy())
     again = target().gated().plain(14, along=[*expected, 5, 6], state_after=12)
     assert all(np.array_equal(again.state[n], run.state[n]) for n in run.state)
+
+
+def test_a_run_without_speculation_has_parts_replaced_too() -> None:
+    gated = target().gated()
+    gated.parts = Parts()
+    expected = gated.plain(12)
+    with gated.parts.replaced(frozenset({"head"}), Fits(shifted=True)):
+        shifted = gated.plain(12, along=expected.tokens.tolist())
+    assert shifted.tokens.tolist() == ((expected.tokens + 1) % 512).tolist()
 
 
 def test_delays_hold_up_the_stream_for_as_long_as_asked() -> None:

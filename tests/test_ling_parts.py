@@ -3,49 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch import Tensor  # noqa: E402
-
 from bubblescope.targets.ling.config import Config  # noqa: E402
 from bubblescope.targets.ling.loop import Loop  # noqa: E402
-from bubblescope.targets.ling.model import Model, Mtp  # noqa: E402
 from bubblescope.targets.ling.parts import Parts  # noqa: E402
 from bubblescope.targets.ling.scheduler import Scheduler  # noqa: E402
 from bubblescope.targets.ling.stream_thread import StreamThread  # noqa: E402
 from bubblescope.targets.ling.weights import Weights  # noqa: E402
 from bubblescope.targets.target import Switch  # noqa: E402
+from tests.ling_variants import Fits  # noqa: E402
 
 CONFIG = replace(Config.tiny(), context=128, request=64, drafts=2)
 SCHEDULE = torch.tensor([2, 0, 1, 2, 1])
-
-
-class Shifted(Model):
-    """Says the token after the one that the plain model says."""
-
-    def __init__(self, plain: Model) -> None:
-        self.__dict__.update(plain.__dict__)
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        return super().logits(hidden).roll(1, -1)
-
-
-class Fits:
-    """Counts how often variants were made."""
-
-    def __init__(self, shifted: bool) -> None:
-        self.made: list[frozenset[str]] = []
-        self._shifted = shifted
-
-    def __call__(
-        self, loop: Loop, names: frozenset[str], shared: dict[str, Any]
-    ) -> tuple[Model, Mtp]:
-        self.made.append(names)
-        return Shifted(loop.model) if self._shifted else loop.model, loop.mtp
 
 
 class Run:

@@ -269,6 +269,14 @@ def _sum_label(rungs: Sequence[Rung], last: int) -> str:
     return "all, against none" if everything else f"down to {rungs[last].label}, against none"
 
 
+def left_out(samples: Samples) -> list[str]:
+    """What is said of the target's passes that cannot be put on it here: a line a reason."""
+    names: dict[str, list[str]] = {}
+    for name, reason in samples.left_out.items():
+        names.setdefault(reason, []).append(name)
+    return [f"not measured: {', '.join(found)} ({reason})" for reason, found in names.items()]
+
+
 def _notes(
     samples: Samples, rows: Sequence[Row], sides: int, compared: str, gates: Sequence[str]
 ) -> tuple[str, ...]:
@@ -283,6 +291,7 @@ def _notes(
         said.append("simulated acceptance: a pass cannot change accepted tokens here")
     if len(plan.groups) > 1:
         said.append("rows that need a restart were measured in processes of their own, in turn")
+    said += left_out(samples)
     throttled = sum(r.throttled or 0 for r in rows)
     if throttled:
         said.append(f"the device's clocks were held down in {throttled} of the rounds: see --json")

@@ -44,7 +44,8 @@ class Predicted(msgspec.Struct, frozen=True):
 class Samples(msgspec.Struct, frozen=True):
     """What was planned, on what it ran, and all that came out, in the order measured.
 
-    about, versions: as the target said at its first start.
+    about, versions: as the target said at its first start. left_out: passes of the target that
+    cannot be put on it here, and why.
     """
 
     version: int
@@ -58,6 +59,7 @@ class Samples(msgspec.Struct, frozen=True):
     predicted: list[Predicted] = []
     checked: list[jobs.Checked] = []
     ceiling: jobs.Ceiling | None = None
+    left_out: dict[str, str] = {}
 
     def parts(self) -> int:
         """In how many runs of the program the rounds were measured."""

@@ -27,7 +27,8 @@ def begin(
     Args:
         target: name of it.
         options: of the target.
-        passes: groups of passes in order; where None, every listed pass for the target.
+        passes: groups of passes in order; where None, every listed pass that can be put on the
+            target. Those that cannot are in `left_out`.
         ladder: as `plan.rungs` takes it.
         shape: `starts`, `rounds` and `steps`; None for the default.
 
@@ -38,17 +39,42 @@ def begin(
 
     if target not in targets.names():
         raise BubblescopeError(f"no target {target!r}; there are: {', '.join(targets.names())}")
+    left_out: dict[str, str] = {}
     if passes is None:
-        passes = [(p.name,) for p in registry.PASSES if target in p.targets]
+        fitting, left_out = _fitting(targets.get(target, **options))
+        passes = [(name,) for name in fitting]
+        if not passes:
+            reason = next(iter(left_out.values()), "none is made for it")
+            raise BubblescopeError(f"no pass to measure on target {target}: {reason}")
     entries = [registry.get(name) for group in passes for name in group]
     for entry in entries:
         registry.check(entry, target)
     chosen = rungs(passes, ladder)
     live = [entry.name for entry in entries if entry.live]
     given = {name: value for name, value in shape.items() if value is not None}
-    return Samples(
-        VERSION, target, dict(options), Plan(ladder, chosen, groups(chosen, live), **given)
-    )
+    plan = Plan(ladder, chosen, groups(chosen, live), **given)
+    return Samples(VERSION, target, dict(options), plan, left_out=left_out)
+
+
+def _fitting(target: Any) -> tuple[list[str], dict[str, str]]:
+    """Passes that can be put on a target that is not started, and why the others cannot.
+
+    What another pass is made of is not measured beside it.
+    """
+    from optimizations import registry
+
+    listed = [p for p in registry.PASSES if target.name in p.targets]
+    within = {part for p in listed for part in p.parts}
+    fitting, left_out = [], {}
+    for entry in listed:
+        if entry.name in within:
+            continue
+        try:
+            with registry.applied([entry.name], target):
+                fitting.append(entry.name)
+        except BubblescopeError as error:
+            left_out[entry.name] = str(error)
+    return fitting, left_out
 
 
 def go_on(

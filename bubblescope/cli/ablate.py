@@ -142,6 +142,8 @@ def ablate(
         if html is not None:
             windows[rung] = timeline, window
 
+    for line in ablation.left_out(samples):
+        _say(line)
     _say(f"plan: {report.plan(samples.plan)}")
 
     def keep(found: Samples) -> None:

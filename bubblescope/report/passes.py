@@ -30,6 +30,8 @@ class PassJson(msgspec.Struct, frozen=True):
     targets: list[str]
     needs: list[str]
     keeps_bits: bool
+    rounds_on: list[str]
+    parts: list[str]
     gate: str
     addresses: list[AddressesJson]
 
@@ -52,6 +54,8 @@ def to_json(passes: Sequence[PassEntry]) -> bytes:
                 list(p.targets),
                 list(p.needs),
                 p.keeps_bits,
+                list(p.rounds_on),
+                list(p.parts),
                 p.gate,
                 [AddressesJson(a.kind, a.call) for a in p.addresses],
             )
@@ -75,11 +79,18 @@ def render(passes: Sequence[PassEntry], console: Console) -> None:
         for label, text in (
             ("targets", ", ".join(entry.targets)),
             ("needs", ", ".join(entry.needs) or "nothing else"),
-            ("results", "the same bits" if entry.keeps_bits else "rounded differently"),
+            ("results", _results(entry)),
             ("gate", entry.gate or "not written yet"),
             ("addresses", "; ".join(map(_finding, entry.addresses)) or "no finding"),
         ):
             page.prose(clean(text), indent=_LABELS + 2, first=f"  {label}")
+
+
+def _results(entry: PassEntry) -> str:
+    if not entry.keeps_bits:
+        return "rounded differently"
+    rounds = [target for target in entry.targets if target in entry.rounds_on]
+    return "the same bits" + (f"; rounded differently on {', '.join(rounds)}" if rounds else "")
 
 
 def _finding(addresses: Addresses) -> str:

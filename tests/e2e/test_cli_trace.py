@@ -96,6 +96,10 @@ def test_the_recording_is_diagnosed_again(recorded):
             "invalid value for '--step': -1 is not in the range x>=0; see bubblescope trace --help",
         ),
         (("-o", "x.json"), "x.json: give the file the ending .bscope"),
+        (
+            ("--device", "cpu", "--passes", "pdl-chain"),
+            "target ling: the CPU stream thread runs torch's operations only, no Triton kernels",
+        ),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(words, said, tmp_path):

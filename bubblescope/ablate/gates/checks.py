@@ -52,7 +52,7 @@ class Gates:
                 without passes either.
         """
         names = tuple(dict.fromkeys(passes))
-        keeps_bits = all(registry.get(name).keeps_bits for name in names)
+        keeps_bits = all(registry.get(name).keeps_bits_on(self._runs.target.name) for name in names)
         case = Case(self._runs, names, keeps_bits)
         first = tokens if keeps_bits else flips
         judges = {

@@ -64,7 +64,9 @@ class GatedLing(Ling):
         torch.set_num_threads(1)
         kind = Widened if fp32 and self._cuda else Weights
         try:
-            return plain.run(self._new_loop(kind, None), count, along, rows, state_after)
+            loop = self._new_loop(kind, None)
+            loop.model, loop.mtp = self.parts.made(loop, {})
+            return plain.run(loop, count, along, rows, state_after)
         except torch.OutOfMemoryError as error:
             if not fp32:
                 raise

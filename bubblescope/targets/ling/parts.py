@@ -31,6 +31,15 @@ class Parts:
         self._refused = refused
         self._wanted: list[tuple[str, Fit]] = []
 
+    def check(self) -> None:
+        """Raise where no part can be replaced.
+
+        Raises:
+            NotOffered: it says why.
+        """
+        if self._refused is not None:
+            raise NotOffered(self._refused)
+
     @contextmanager
     def replaced(self, names: frozenset[str], fit: Fit) -> Iterator[None]:
         """Replaced until this exits; what several passes want is handed to one `fit` at once.
@@ -40,8 +49,7 @@ class Parts:
         Raises:
             NotOffered: no part can be replaced here.
         """
-        if self._refused is not None:
-            raise NotOffered(self._refused)
+        self.check()
         mine = [(name, fit) for name in names]
         self._wanted += mine
         try:
