@@ -84,7 +84,7 @@ def test_the_least_versions_are_those_of_the_extras() -> None:
     wanted = [Requirement(r) for r in (*extras["gpu"], *extras["sglang"])]
     least = {r.name: next(iter(r.specifier)).version for r in wanted}
     assert {name: needs.PACKAGES[name] for name in least} == least
-    assert extras["ling"] == [f"torch>={needs.LING_TORCH}"]
+    assert f"torch>={needs.LING_TORCH}" in extras["ling"]
     assert not older(needs.PACKAGES["nvidia-cuda-cupti"], needs.CUPTI)
 
 
