@@ -287,7 +287,7 @@ def attend(
     seen: Tensor | None = None,
     pdl: bool = False,
     splits: int = SPLITS,
-    keys: int = 32,
+    keys: int = 16,
 ) -> Tensor:
     """Attention of all heads over one latent a position.
 
@@ -301,7 +301,7 @@ def attend(
         seen: (H, T, R); made where None.
         pdl: see `launching`.
         splits: programs that share the context, a power of two.
-        keys: positions at a time.
+        keys: positions at a time; with 32 the compiler runs out of registers.
 
     Returns:
         (H, T, R).
