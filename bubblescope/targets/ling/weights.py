@@ -59,7 +59,10 @@ class Widened(Weights):
 
 
 class Unset(Weights):
-    """Memory only: `checkpoint.load` fills it."""
+    """Memory only: `checkpoint.load` fills it. On the device "meta", shapes only."""
+
+    def __init__(self, seed: int, device: str, dtype: torch.dtype, branch: float = 1.0) -> None:
+        self.device, self.dtype, self._branch = device, dtype, branch
 
     def normal(self, *shape: int, std: float, dtype: torch.dtype | None = None) -> Tensor:
         """Whatever was there."""

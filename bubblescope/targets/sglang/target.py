@@ -76,6 +76,7 @@ class SGLang:
         self._set: dict[str, Any] | None = None
         self._link: Link | None = None
         self._version = self._routed = ""
+        self._experts: float | None = None
         self._windows = 0
 
     def about(self) -> dict[str, str]:
@@ -99,7 +100,7 @@ class SGLang:
         if self._link is not None:
             raise BubblescopeError("target sglang: runs already; stop it before starting it again")
         link = Link(self._arguments(), self.settings.environment())
-        self._facts, self._set, self._routed = {}, None, ""
+        self._facts, self._set, self._routed, self._experts = {}, None, "", None
         began = time.monotonic()
 
         def waiting(stage: str) -> Callable[[], None]:
@@ -167,7 +168,18 @@ class SGLang:
         link.ask(lambda: progress("counting experts", 0.0), do="generate", prompt=prompt, tokens=1)
         group = {"group": self.settings.most_tokens}
         link.ask(do="call", method="bubblescope_routing_end", parameters=group)
-        return routing.describe(json.loads((link.folder / "routing-0.json").read_text()))
+        said = json.loads((link.folder / "routing-0.json").read_text())
+        self._experts = said.get("distinct")
+        return routing.describe(said)
+
+    def floor_bytes(self) -> int | None:
+        """Bytes that a step must read on a rank; None until a window was recorded.
+
+        None too for a model of another architecture than Ling-3.0-flash's.
+        """
+        from bubblescope.targets.sglang.floor import step_bytes
+
+        return None if self._experts is None else step_bytes(self.settings, self._experts)
 
     def step(self) -> None:
         """The engine cannot be stopped between steps: use `run` or `record`."""
