@@ -48,6 +48,11 @@ class Toy:
         self.tokens: list[int] = []
         self.rebuilt = False
         self.running = False
+        self.set_up_to_be_checked = False
+
+    def gated(self) -> Toy:
+        self.set_up_to_be_checked = True
+        return self
 
     def about(self) -> dict[str, str]:
         return self.world.about

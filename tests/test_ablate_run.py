@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bubblescope.ablate import jobs
-from bubblescope.ablate.ablation import Verdict, summarise
+from bubblescope.ablate.ablation import Verdict as Worth
+from bubblescope.ablate.ablation import summarise
+from bubblescope.ablate.gates import GateResult, Verdict
 from bubblescope.ablate.run import run
 from bubblescope.ablate.samples import Samples, load, save
 from bubblescope.errors import BubblescopeError
@@ -50,9 +53,9 @@ def test_the_figures_are_those_of_the_toy(world: World) -> None:
     assert none.tokens_per_s == pytest.approx(2e9 / none.step_ns)
     assert none.p99_ns == STEP * 102 // 100
     for row, change, verdict in (
-        (fast, -0.1, Verdict.FASTER),
-        (slow, 0.05, Verdict.SLOWER),
-        (nothing, 0, Verdict.NOISE),
+        (fast, -0.1, Worth.FASTER),
+        (slow, 0.05, Worth.SLOWER),
+        (nothing, 0, Worth.NOISE),
     ):
         assert row.change is not None
         assert row.change.change == pytest.approx(change)
@@ -99,7 +102,7 @@ def test_fewer_than_three_starts_have_no_interval_and_claim_nothing(world: World
     assert found.rows[1].change is not None
     assert found.rows[1].change.interval is None
     verdicts = [row.change.verdict for row in found.rows[1:] if row.change]
-    assert verdicts == [Verdict.NO_INTERVAL, Verdict.NOISE]
+    assert verdicts == [Worth.NO_INTERVAL, Worth.NOISE]
     assert any("fewer than 3 starts a side: no interval" in note for note in found.notes)
 
 
@@ -127,10 +130,41 @@ def test_a_failed_gate_takes_the_row_out_of_the_total(world: World) -> None:
     made = summarise(found)
     assert [row.gate for row in made.rows] == ["", "passed", "failed"]
     assert made.rows[2].change is not None
-    assert made.rows[2].change.verdict == Verdict.FAILED
+    assert made.rows[2].change.verdict == Worth.FAILED
     assert [row.label for row in made.failed] == ["+ slow"]
     assert made.total is None  # what is left is one row, which says it already
     assert "rows with a failed gate are in no total" in made.notes
+
+
+def test_a_target_that_is_checked_while_it_runs_is_the_one_that_is_timed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its gates come before the rounds of the first start, and are not run again."""
+    checked: list[tuple[object, tuple[str, ...]]] = []
+
+    class Gates:
+        def __init__(self, factory: Callable[[], Any]) -> None:
+            self._made = factory().gated()
+
+        def check(self, passes: Sequence[str]) -> tuple[GateResult, ...]:
+            world.log.append("gate")
+            checked.append((self._made, tuple(passes)))
+            return (GateResult("tokens", Verdict.PASSED, "equal"),)
+
+    monkeypatch.setattr("bubblescope.ablate.run.checked_running", lambda name: name == "toy")
+    monkeypatch.setattr("bubblescope.ablate.gates.Gates", Gates)
+    found = run(samples("fast", "slow", starts=2, rounds=1), launch=world.launch)
+    assert [j.passes for j in timed_jobs(world)] == [{1: ["fast"], 2: ["slow"]}, {}]
+    assert world.log[:3] == ["gate", "gate", "start"]
+    assert world.log.count("start") == world.log.count("stop") == 2
+    ours, other = world.toys
+    assert checked == [(ours, ("fast",)), (ours, ("slow",))]
+    assert (ours.set_up_to_be_checked, other.set_up_to_be_checked) == (True, False)
+    assert [(c.rung, c.gate, c.verdict) for c in found.checked] == [
+        (1, "tokens", "passed"),
+        (2, "tokens", "passed"),
+    ]
+    assert [row.gate for row in summarise(found).rows] == ["", "passed", "passed"]
 
 
 def test_what_the_recording_says_stands_beside(world: World) -> None:

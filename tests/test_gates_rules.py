@@ -43,6 +43,7 @@ class Toy:
     off_fp32: float = 0.0
     tie: int | None = None
     no_sms: bool = False
+    along_the_reference: bool = False
     name: str = "toy"
     changes: list[Change] = field(default_factory=list)
     seen: list[Drafts] = field(default_factory=list)
@@ -134,6 +135,16 @@ def test_what_is_equal_passes_every_gate(monkeypatch: pytest.MonkeyPatch) -> Non
         "median margin 0.5, rounding 3e-08"
     )
     assert found["restricted SMs"].detail == "12 tokens, drafts accepted and state equal on 8 SMs"
+
+
+@pytest.mark.parametrize("along", [False, True])
+def test_drafts_follow_the_reference_where_the_target_needs_it(
+    monkeypatch: pytest.MonkeyPatch, along: bool
+) -> None:
+    toy = Toy()
+    toy.along_the_reference = along
+    results(monkeypatch, toy)
+    assert {drafts.forced for drafts in toy.seen} == {along}
 
 
 def test_a_target_that_offers_nothing_is_not_tested(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,11 @@ class Gates:
                 without passes either.
         """
         names = tuple(dict.fromkeys(passes))
-        keeps_bits = all(registry.get(name).keeps_bits_on(self._runs.target.name) for name in names)
+        try:
+            on = self._runs.target.name
+        except NotOffered:  # each gate will say so
+            on = ""
+        keeps_bits = all(registry.get(name).keeps_bits_on(on) for name in names)
         case = Case(self._runs, names, keeps_bits)
         first = tokens if keeps_bits else flips
         judges = {
