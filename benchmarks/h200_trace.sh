@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What issue "bubblescope trace" shows on an H200, in one call: the 42-layer loop with and without
-# the pass, a program that is not ours, doctor, and all tests that need a GPU.
+# On an H200, in one call: the 42-layer loop recorded with and without the pass, a program of PyTorch's
+# own, doctor, and all tests that need a GPU.
 #   benchmarks/h200_trace.sh OUT_FOLDER
 set -u
 out=$1
@@ -22,7 +22,7 @@ echo "program: exit $?"
 head -30 "$out/program.txt"
 # A program that is not ours: an example that comes with PyTorch.
 timeout 120 $bubblescope trace --step 20 --force -o "$out/torch-example-h200.bscope" -- \
-  python3 -m torch.utils.benchmark.examples.spectral_ops_fuzz_test --device cuda --bench fft \
+  python3 -m torch.utils.benchmark.examples.spectral_ops_fuzz_test --device cuda --bench fft_real \
   --samples 2 >"$out/torch-example.txt" 2>&1
 echo "torch's example: exit $?"
 tail -40 "$out/torch-example.txt"

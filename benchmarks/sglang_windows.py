@@ -2,10 +2,11 @@
 
     python benchmarks/sglang_windows.py --rounds 5 --out OUT
 
-One engine, started once. In each round, generations alternate between the pass seq-len-sync off and
-on and between recorded and not; they are compared over the same steps, 200 to 209, since steps grow
-with the sequence. Then a window at node level. Needs one H200 and an SGLang
-that runs there. The folder gets the recordings and sglang-windows.json, with every step.
+One engine, started once; all else that SGLang ships is on. In each round, generations alternate
+between the pass seq-len-sync off and on and between recorded and not; they are compared over the
+same steps, 200 to 209, since steps grow with the sequence. Then a window at node level. Needs one
+H200 and an SGLang that runs there. The folder gets the recordings and sglang-windows.json, with
+every step.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from bubblescope.timeline import bscope
 from optimizations.registry import applied
 
 STEPS, WARM, FIRST = 200, 40, 200
-WAYS: dict[str, list[str]] = {"none": [], "seq-len-sync": ["seq-len-sync"]}
+OTHERS = ["draft-extend-graph", "pdl-chain", "router-moe", "bf16-lm-head"]
+"""What SGLang ships besides."""
+WAYS: dict[str, list[str]] = {"read-back": OTHERS, "as-shipped": [*OTHERS, "seq-len-sync"]}
 
 
 def timed(target: SGLang, way: str) -> dict[str, Any]:
@@ -66,10 +69,11 @@ def main() -> None:
     asked = argparse.ArgumentParser()
     asked.add_argument("--rounds", type=int, default=5)
     asked.add_argument("--engine", action="append", default=[])
+    asked.add_argument("--weights", choices=["dummy", "spread"], default="dummy")
     asked.add_argument("--out", type=Path, required=True)
     asked.add_argument("--commit", default="")
     options = asked.parse_args()
-    target = SGLang(as_shipped=False, engine=tuple(options.engine))
+    target = SGLang(as_shipped=False, engine=tuple(options.engine), weights=options.weights)
     result: dict[str, Any] = {
         "command": " ".join(["python", *sys.argv]),
         "commit": options.commit,
