@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +17,7 @@ from bubblescope.errors import BubblescopeError
 
 if TYPE_CHECKING:
     from bubblescope.ablate.ablation import Ablation
+    from bubblescope.ablate.plan import Plan
     from bubblescope.timeline import Timeline
 
 
@@ -72,8 +74,16 @@ def _groups(
     metavar="FILE.json",
     help="Go on with the plan in FILE, and keep the rest in it too; --starts may add to it.",
 )
+@click.option(
+    "--recordings",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Keep the short recording of each row there.",
+)
 @options.html
-@click.option("--force", is_flag=True, help="Replace the files of --out and --html if they exist.")
+@click.option(
+    "--force", is_flag=True, help="Replace what --out, --recordings and --html name if it exists."
+)
 @click.option(
     "--format",
     "form",
@@ -98,6 +108,7 @@ def ablate(
     no_gates: bool,
     out: Path | None,
     resume: Path | None,
+    recordings: Path | None,
     html: Path | None,
     force: bool,
     form: str,
@@ -113,6 +124,7 @@ def ablate(
     from bubblescope.ablate.samples import Samples, save
     from bubblescope.ablate.setup import begin, go_on
     from bubblescope.report import ablation as report
+    from bubblescope.timeline import bscope
 
     if as_json and form != "table":
         raise BubblescopeError("--json and --format are two forms of the same; give one")
@@ -132,15 +144,20 @@ def ablate(
         samples = begin(target or "ling", given, passes, ladder or "cumulative", shape)
         path = out
     _refuse(path, resume, force)
+    kept = _places(recordings, samples.plan, force)
     if html is not None:
         from bubblescope.view import out as pages
 
         pages.check(html, force=force)
     windows: dict[int, tuple[Timeline, tuple[int, int]]] = {}
+    steps_of: dict[int, tuple[int, int]] = {}
 
     def recorded(rung: int, timeline: Timeline, window: tuple[int, int]) -> None:
         if html is not None:
             windows[rung] = timeline, window
+        if recordings is not None:
+            bscope.write(timeline, kept[rung], force=force)
+            steps_of[rung] = window
 
     for line in ablation.left_out(samples):
         _say(line)
@@ -168,6 +185,11 @@ def ablate(
     _show(made, form, as_json)
     if path is not None:
         _say(f"samples saved as {path}")
+    if recordings is not None:
+        _say(
+            f"recordings of {len(steps_of)} rows saved in {recordings}"
+            + "".join(f"; look at --window {a}:{b}" for a, b in dict.fromkeys(steps_of.values()))
+        )
     if html is not None:
         _show_page(made, windows, html)
     if made.failed:
@@ -220,6 +242,23 @@ def _refuse(path: Path | None, resume: Path | None, force: bool) -> None:
         raise BubblescopeError(f"{path}: there is no folder {path.parent}")
     if path != resume:
         refuse_existing(path, force=force)
+
+
+def _places(folder: Path | None, plan: Plan, force: bool) -> dict[int, Path]:
+    """Where the recording of each row goes, in a folder that is made."""
+    from bubblescope.whole import refuse_existing
+
+    if folder is None:
+        return {}
+    names = [re.sub(r"[^\w.-]+", "-", rung.label).strip("-") for rung in plan.rungs]
+    found = {n: folder / f"{n}-{name}.bscope" for n, name in enumerate(names)}
+    for path in found.values():
+        refuse_existing(path, force=force)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BubblescopeError(f"{folder}: cannot be made: {error.strerror}") from None
+    return found
 
 
 def _minutes(seconds: float) -> str:

@@ -86,13 +86,15 @@ def children() -> set[str]:
 def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
     """One start of seq-len-sync, and the samples of it."""
     path = tmp_path_factory.mktemp("ablate") / "x.json"
-    done = ablate(*QUICK, "--passes", "seq-len-sync", "--out", path, "--json", cwd=path.parent)
+    words = ("--passes", "seq-len-sync", "--out", path, "--recordings", "rows", "--json")
+    done = ablate(*QUICK, *words, cwd=path.parent)
     assert done.returncode == 0, done.stderr
-    first, estimate, saved = done.stderr.splitlines(keepends=True)
+    first, estimate, saved, recorded = done.stderr.splitlines(keepends=True)
     assert first == PLAN
     assert estimate.startswith("about ")
     assert estimate.endswith(" s for the timed rounds\n")
     assert saved == f"samples saved as {path}\n"
+    assert recorded == "recordings of 2 rows saved in rows; look at --window 22:32\n"
     return json.loads(done.stdout), path
 
 
@@ -121,6 +123,29 @@ def test_each_row_has_measurement_and_prediction_side_by_side(measured) -> None:
     assert "simulated acceptance" in report["about"]["acceptance"]
     assert msgspec.json.decode(json.dumps(report), type=AblationJson).rows[1].label == (
         "+ seq-len-sync"
+    )
+
+
+def test_the_recording_of_each_row_says_what_stands_in_it(measured) -> None:
+    report, path = measured
+    files = sorted((path.parent / "rows").iterdir())
+    assert [file.name for file in files] == ["0-none.bscope", "1-seq-len-sync.bscope"]
+    for file, row in zip(files, report["rows"], strict=True):
+        command = [sys.executable, "-m", "bubblescope", "diagnose", str(file), "--json"]
+        told = json.loads(
+            subprocess.run(
+                [*command, "--window", "22:32"],
+                capture_output=True,
+                check=True,
+                env=ENV,
+                timeout=60,
+            ).stdout
+        )
+        assert sum(read["calls_per_step"] for read in told["reads"]) == row["reads"]
+    done = ablate(*QUICK, "--passes", "seq-len-sync", "--recordings", "rows", cwd=path.parent)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "bubblescope: rows/0-none.bscope: exists already; --force replaces it\n",
     )
 
 
@@ -203,6 +228,7 @@ def test_a_pass_that_drops_a_token_fails_and_counts_in_no_total(mine: Path) -> N
 def test_ctrl_c_keeps_finished_rounds_and_leaves_no_process(tmp_path: Path) -> None:
     before = children()
     words = ("--device", "cpu", "--rounds", "50", "--steps", "10", "--starts", "2", "--no-gates")
+    words += ("--passes", "seq-len-sync")
     child = subprocess.Popen(
         [sys.executable, "-m", "bubblescope", "ablate", *words, "--out", "x.json"],
         cwd=tmp_path,
@@ -268,6 +294,6 @@ def test_a_target_that_cannot_start_says_why_in_one_line(tmp_path: Path) -> None
         pytest.skip("there is a CUDA device")
     done = ablate("--device", "cuda", "--no-gates", cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.splitlines()[1:] == [
+    assert done.stderr.splitlines()[-1] == (
         "bubblescope: target ling: torch finds no CUDA device; use the CPU one"
-    ]
+    )
