@@ -5,7 +5,7 @@
 set -u
 out=$1
 passes=seq-len-sync,draft-extend-graph,pdl-chain,router-moe,bf16-heads,staged-kda,verify-attention
-timeout 570 python3 -m bubblescope ablate --target sglang --passes "$passes" \
+timeout -s INT -k 20 560 python3 -m bubblescope ablate --target sglang --passes "$passes" \
   --starts 1 --rounds 4 --steps 100 --out "$out/ablate-sglang-h200.json" --force \
   --recordings /tmp/ablate-sglang-rows \
   >"$out/ablate-sglang.txt" 2>"$out/ablate-sglang.err"

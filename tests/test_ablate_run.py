@@ -167,6 +167,35 @@ def test_a_target_that_is_checked_while_it_runs_is_the_one_that_is_timed(
     assert [row.gate for row in summarise(found).rows] == ["", "passed", "passed"]
 
 
+def test_gates_that_were_run_are_not_run_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[tuple[str, ...]] = []
+
+    class Gates:
+        def __init__(self, factory: Callable[[], Any]) -> None:
+            pass
+
+        def check(self, passes: Sequence[str]) -> tuple[GateResult, ...]:
+            checked.append(tuple(passes))
+            if len(checked) == 2:
+                raise KeyboardInterrupt
+            return (
+                GateResult("tokens", Verdict.PASSED, ""),
+                GateResult("state", Verdict.PASSED, ""),
+            )
+
+    monkeypatch.setattr("bubblescope.ablate.gates.Gates", Gates)
+    planned = samples("fast", "slow", starts=1)
+    kept: list[Samples] = []
+    with pytest.raises(KeyboardInterrupt):
+        run(planned, launch=world.launch, keep=kept.append)
+    assert [(c.rung, c.gate) for c in kept[-1].checked] == [(1, "tokens"), (1, "state")]
+    found = run(kept[-1], launch=world.launch)
+    assert checked == [("fast",), ("slow",), ("slow",)]
+    assert [row.gate for row in summarise(found).rows] == ["", "passed", "passed"]
+
+
 def test_what_the_recording_says_stands_beside(world: World) -> None:
     found = carried_out(world, samples("fast"))
     assert [w.rung for w in found.windows] == [0, 1]

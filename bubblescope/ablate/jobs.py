@@ -93,7 +93,7 @@ class Ceiling(msgspec.Struct, frozen=True, tag=True):
     bytes_per_s: int
 
 
-class Checked(msgspec.Struct, frozen=True, tag=True):
+class Checked(msgspec.Struct, frozen=True):
     """What a gate said of a rung; verdict: "passed", "failed" or "not tested"."""
 
     rung: int
@@ -102,10 +102,16 @@ class Checked(msgspec.Struct, frozen=True, tag=True):
     detail: str
 
 
+class Gates(msgspec.Struct, frozen=True, tag=True):
+    """All that the gates said of one rung."""
+
+    results: list[Checked]
+
+
 class Failed(msgspec.Struct, frozen=True, tag=True):
     """It cannot go on, and why."""
 
     message: str
 
 
-Message = Ready | Round | Recorded | Ceiling | Checked | Failed
+Message = Ready | Round | Recorded | Ceiling | Gates | Failed

@@ -168,10 +168,9 @@ def _checked(factory: Callable[[], Any], passes: Mapping[int, Sequence[str]]) ->
         try:
             results = gates.check(names)
         except BubblescopeError as error:  # the times can be measured all the same
-            yield jobs.Checked(rung, "all", "not tested", str(error))
+            yield jobs.Gates([jobs.Checked(rung, "all", "not tested", str(error))])
             continue
-        for result in results:
-            yield jobs.Checked(rung, result.gate, str(result.verdict), result.detail)
+        yield jobs.Gates([jobs.Checked(rung, r.gate, str(r.verdict), r.detail) for r in results])
 
 
 def _versions() -> dict[str, str]:

@@ -41,7 +41,8 @@ def run(
         samples: the plan, and what was measured already.
         gates: whether to check the passes' correctness too.
         launch: runs a job; in a process of its own unless told otherwise.
-        keep: called with all so far after the gates, after every start and at an interruption.
+        keep: called with all so far after the gates of each rung, after every start and at an
+            interruption.
         estimated: called once, after the first warm-up, with the seconds that the timed part takes.
         recorded: called with each short recording that is made: its rung, itself, its steps.
         progress: called before each stage and after each round.
@@ -119,8 +120,12 @@ class _Run:
             return
         self._progress("checking the passes", 0.0)
         job = jobs.Gate(target=self._samples.target, options=self._samples.options, passes=passes)
-        found = list(self._messages(job, jobs.Checked))
-        self._add(checked=[*self._samples.checked, *found])
+        for made in self._messages(job, jobs.Gates):
+            self._gates_done(made)
+
+    def _gates_done(self, made: jobs.Gates) -> None:
+        """Kept at once: the gates of one rung can take minutes."""
+        self._add(checked=[*self._samples.checked, *made.results])
         self._keep(self._samples)
 
     def _unchecked(self, rungs: Iterable[int]) -> dict[int, list[str]]:
@@ -150,12 +155,12 @@ class _Run:
                 )
                 self._began = time.monotonic()
                 self._progress(f"start {start + 1} of {plan.starts}", self._share())
-                for made in self._messages(job, jobs.Round, jobs.Recorded, jobs.Checked):
+                for made in self._messages(job, jobs.Round, jobs.Recorded, jobs.Gates):
                     if isinstance(made, jobs.Recorded):
                         self._window(made)
                         continue
-                    if isinstance(made, jobs.Checked):
-                        self._add(checked=[*self._samples.checked, made])
+                    if isinstance(made, jobs.Gates):
+                        self._gates_done(made)
                         continue
                     mine = msgspec.structs.replace(made, part=self._part, start=start)
                     self._add(rounds=[*self._samples.rounds, mine])

@@ -164,7 +164,7 @@ def ablate(
     _say(f"plan: {report.plan(samples.plan)}")
 
     def keep(found: Samples) -> None:
-        if path is not None and found.rounds:
+        if path is not None and (found.rounds or found.checked):
             save(found, path)
 
     with progress.bar() as show:
