@@ -22,6 +22,7 @@ class DraftExtendGraph(PassEntry):
     keeps_bits: bool = True
     gate: str = "256 greedy tokens, drafts accepted and state equal bit by bit"
     live: bool = True
+    models: tuple[str, ...] = ("capture:extend",)
 
     def applied(self, target: Any) -> AbstractContextManager[None]:
         """The hook is the switch "draft-extend graph"."""

@@ -26,7 +26,7 @@ class PdlChain(PassEntry):
     rounds_on: tuple[str, ...] = ("ling",)
     gate: str = "256 greedy tokens, drafts accepted and state equal bit by bit"
     live: bool = True
-    models: tuple[str, ...] = ("pdl",)
+    models: tuple[str, ...] = ("pdl:*",)
 
     def applied(self, target: Any) -> AbstractContextManager[None]:
         """The hook is the switch "pdl"."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bubblescope.ablate.account import account, predict_savings
+from bubblescope.ablate.plan import Rung, rungs
 from bubblescope.ingest import load
 from bubblescope.timeline import Timeline
 from tests.synthetic import TraceBuilder
@@ -49,17 +50,36 @@ def test_where_too_much_is_unknown_idle_has_no_figure() -> None:
     assert found.idle_ns is None
 
 
-@pytest.mark.parametrize("passes", [[], ["seq-len-sync"]])
-def test_nothing_is_predicted_where_there_is_no_model_or_no_such_read(passes: list[str]) -> None:
-    (found,) = predict_savings(loop(), (2, 6), [(1, passes)])
-    assert found.saving_ns == (None if passes else 0)
-    assert ("no such blocking read" in found.why) is bool(passes)
+def ladder(*passes: str) -> tuple[Rung, ...]:
+    return rungs([(p,) for p in passes], "cumulative")
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("seq-len-sync", "no such blocking read"), ("router-moe", "router-moe: declares no model")],
+)
+def test_nothing_is_predicted_where_there_is_no_model_or_no_such_read(name: str, why: str) -> None:
+    (found,) = predict_savings(0, loop(), (2, 6), ladder(name))
+    assert (found.rung, found.of, found.saving_ns) == (1, 0, None)
+    assert why in found.why
+
+
+def test_a_row_is_predicted_from_the_row_above_by_what_it_adds() -> None:
+    """The read would have to be found in the baseline; in the row above it is gone."""
+    planned = ladder("seq-len-sync", "pdl-chain", "router-moe")
+    from_none = predict_savings(0, loop(), (2, 6), planned)
+    assert [(p.rung, p.of) for p in from_none] == [(1, 0), (2, 0), (3, 0)]
+    (found,) = predict_savings(1, loop(), (2, 6), planned)
+    assert (found.rung, found.of, found.why) == (2, 1, "")
+    assert [p.rung for p in predict_savings(2, loop(), (2, 6), planned)] == [3]
+    left_out = rungs([("seq-len-sync",), ("pdl-chain",)], "leave-one-out")
+    assert predict_savings(1, loop(), (2, 6), left_out) == []
 
 
 def test_the_sglang_recording_predicts_the_pass_from_the_baseline_alone() -> None:
     """The twin without the read takes 7,504 us; the read exposes 829 us of 8,690."""
     timeline = load(TRACES / "ling3-h200-seqlen-sync.bscope")
-    (found,) = predict_savings(timeline, (0, 9), [(1, ["seq-len-sync"])])
+    (found,) = predict_savings(0, timeline, (0, 9), ladder("seq-len-sync"))
     assert found.saving_ns is not None
     assert 8_690_000 - found.saving_ns == pytest.approx(7_504_000, rel=0.06)
 

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from bubblescope.ablate import jobs
 from bubblescope.ablate.ablation import Verdict as Worth
 from bubblescope.ablate.ablation import summarise
 from bubblescope.ablate.gates import GateResult, Verdict
 from bubblescope.ablate.run import run
-from bubblescope.ablate.samples import Samples, load, save
+from bubblescope.ablate.samples import Predicted, Samples, load, save
 from bubblescope.errors import BubblescopeError
 from tests.ablate_toy import ABOUT, STEP, World, orders, samples, timed_jobs, world
 
@@ -116,6 +117,30 @@ def test_cumulative_rows_are_against_the_row_above_and_the_total_against_none(
     assert found.total is not None
     assert found.total.change == pytest.approx(-0.05)
     assert (found.total_label, found.total.against) == ("all, against none", "none")
+
+
+def test_a_prediction_is_from_the_row_above_where_that_has_one(world: World) -> None:
+    measured = carried_out(world, samples("fast", "slow", "nothing", ladder="cumulative"))
+    said = [
+        Predicted(1, 101_000),
+        Predicted(2, None, "no model"),
+        Predicted(2, -45_450, of=1),
+        Predicted(3, None, "no model"),
+        Predicted(3, None, "withheld", of=2),
+    ]
+    found = summarise(replace(measured, predicted=said))
+    _, fast, slow, nothing = found.rows
+    assert [row.step_ns for row in found.rows[:3]] == [1_010_000, 909_000, 959_500]
+    assert [row.predicted_ns for row in found.rows] == [None, 909_000, 954_450, None]
+    assert fast.change is not None
+    assert slow.change is not None
+    assert nothing.change is not None
+    assert fast.change.predicted == pytest.approx(-0.1)
+    assert slow.change.predicted == pytest.approx(0.05)
+    assert (nothing.change.predicted, nothing.change.why_not) == (None, "withheld")
+    # The sum is against none, from whose recording nothing is predicted of all.
+    assert found.total is not None
+    assert (found.total.predicted, found.total.why_not) == (None, "no model")
 
 
 def test_a_failed_gate_takes_the_row_out_of_the_total(world: World) -> None:

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from bubblescope.errors import BubblescopeError
+from bubblescope.predict import parse
 from bubblescope.targets.gated import NotOffered
 from bubblescope.targets.sglang.switches import SWITCHES
 from bubblescope.targets.target import Switch
 from optimizations import registry
+from optimizations.passes import PassEntry
 
 NAMES = {
     "pdl-chain": {"pdl"},
@@ -26,6 +28,12 @@ NAMES = {
     "glue-graph": {"glue graph"},
     "verify-attention": {"split verify attention"},
 }
+
+
+@pytest.mark.parametrize("entry", registry.PASSES, ids=lambda entry: entry.name)
+def test_what_a_pass_declares_for_the_prediction_can_be_asked(entry: PassEntry) -> None:
+    for text in entry.models:
+        assert parse(text) is not None
 
 
 @pytest.mark.parametrize("name", NAMES)

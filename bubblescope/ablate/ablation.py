@@ -10,7 +10,7 @@ import numpy as np
 
 from bubblescope.ablate import jobs
 from bubblescope.ablate.plan import LEAST_STARTS, Passes, Plan, Rung
-from bubblescope.ablate.samples import Samples, Window
+from bubblescope.ablate.samples import Predicted, Samples, Window
 from bubblescope.ablate.statistics import Interval, Resampled, noise
 from bubblescope.errors import BubblescopeError
 
@@ -122,21 +122,13 @@ def summarise(samples: Samples, *, seed: int = 0) -> Ablation:
     floor_ns = None
     if samples.ceiling is not None:
         floor_ns = round(samples.ceiling.floor_bytes * 10**9 / samples.ceiling.bytes_per_s)
-    savings = {p.rung: p for p in samples.predicted}
-    baseline_ns = round(steps.resampled.median(0))
+    forecast = _Forecast(samples.predicted, steps)
     gates = [_gate(index, rung, samples.checked) for index, rung in enumerate(rungs)]
     asked = steps if compared == "step" else tpot
 
     def change(index: int, against: int) -> Change:
-        saved, before = savings.get(index), savings.get(against)
-        predicted, why_not = None, ""
-        if saved is None or (against and before is None):
-            why_not = "not recorded"
-        elif saved.saving_ns is None or (before is not None and before.saving_ns is None):
-            why_not = saved.why or (before.why if before is not None else "")
-        else:
-            start_ns = baseline_ns - ((before.saving_ns or 0) if before is not None else 0)
-            predicted = (baseline_ns - saved.saving_ns) / start_ns - 1
+        predicted_ns, before_ns, why_not = forecast.of(index, against)
+        predicted = None if predicted_ns is None else predicted_ns / before_ns - 1
         value = asked.resampled.change(index, against)
         interval = (
             asked.resampled.change_interval(index, against) if sides >= LEAST_STARTS else None
@@ -150,7 +142,6 @@ def summarise(samples: Samples, *, seed: int = 0) -> Ablation:
     for index, rung in enumerate(rungs):
         mine = [r for r in counted if r.rung == index]
         step_ns = round(steps.resampled.median(index))
-        saved = savings.get(index)
         held = [r.throttled for r in mine if r.throttled is not None]
         rows.append(
             Row(
@@ -167,9 +158,7 @@ def summarise(samples: Samples, *, seed: int = 0) -> Ablation:
                 tpot_interval_ns=tpot.interval_ns(index),
                 tokens_per_s=1e9 / tpot.resampled.median(index),
                 change=change(index, rung.against) if index else None,
-                predicted_ns=baseline_ns - saved.saving_ns
-                if saved is not None and saved.saving_ns is not None and index
-                else None,
+                predicted_ns=forecast.of(index, rung.against)[0] if index else None,
                 window=next((w for w in samples.windows if w.rung == index), None),
                 floor_share=floor_ns / step_ns if floor_ns is not None else None,
                 gate=gates[index],
@@ -221,6 +210,33 @@ class _Measured:
 
     def noise(self, shared: bool, seed: int) -> float | None:
         return noise(self.starts, 0, shared=shared, seed=seed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Forecast:
+    """Steps as predicted: from the recording of the row that a row is compared with.
+
+    Where that says nothing, both are predicted from the baseline's.
+    """
+
+    predicted: Sequence[Predicted]
+    steps: _Measured
+
+    def of(self, rung: int, against: int) -> tuple[int | None, int, str]:
+        """The step of a rung, None where it is not predicted; that of `against`; and why not."""
+        baseline_ns = round(self.steps.resampled.median(0))
+        own, mine, theirs = (self._find(*at) for at in ((rung, against), (rung, 0), (against, 0)))
+        if own is not None and own.saving_ns is not None:
+            start_ns = round(self.steps.resampled.median(against))
+            return start_ns - own.saving_ns, start_ns, ""
+        saved = [None if p is None else p.saving_ns for p in (mine, theirs)]
+        if saved[0] is not None and saved[1] is not None:
+            return baseline_ns - saved[0], baseline_ns - saved[1], ""
+        whys = [p.why for p in (own, mine, theirs) if p is not None and p.why]
+        return None, baseline_ns, (whys or ["not recorded"])[0]
+
+    def _find(self, rung: int, of: int) -> Predicted | None:
+        return next((p for p in self.predicted if (p.rung, p.of) == (rung, of)), None)
 
 
 def _tokens(counted: Sequence[jobs.Round], rung: int) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bubblescope.ablate.plan import Rung
 from bubblescope.ablate.samples import Predicted, Window
 from bubblescope.diagnose import Diagnosis, diagnose
 from bubblescope.diagnose.model import Part
@@ -48,20 +49,29 @@ def _launches(timeline: Timeline, diagnosis: Diagnosis) -> float | None:
 
 
 def predict_savings(
-    timeline: Timeline, window: tuple[int, int], rungs: Sequence[tuple[int, Sequence[str]]]
+    of: int, timeline: Timeline, window: tuple[int, int], rungs: Sequence[Rung]
 ) -> list[Predicted]:
-    """What the passes of each rung save a step, predicted from the baseline's recording alone.
+    """What other rungs save a step, predicted from the recording of one alone.
+
+    From the baseline's every rung is predicted; from another's those that are compared with it and
+    have more passes.
 
     Args:
-        timeline: the baseline's recording.
+        of: the rung that was recorded.
+        timeline: its recording.
         window: its steps, [first, last).
-        rungs: index and passes of each.
+        rungs: all of the plan.
     """
-    return [_predict(timeline, window, rung, passes) for rung, passes in rungs]
+    here = set(rungs[of].passes)
+    return [
+        _predict(of, timeline, window, index, [p for p in rung.passes if p not in here])
+        for index, rung in enumerate(rungs)
+        if here < set(rung.passes) and of in (0, rung.against)
+    ]
 
 
 def _predict(
-    timeline: Timeline, window: tuple[int, int], rung: int, passes: Sequence[str]
+    of: int, timeline: Timeline, window: tuple[int, int], rung: int, passes: Sequence[str]
 ) -> Predicted:
     from bubblescope.predict import parse, predict
     from optimizations.registry import get
@@ -69,12 +79,12 @@ def _predict(
     entries = [get(name) for name in passes]
     silent = [entry.name for entry in entries if not entry.models]
     if silent:
-        return Predicted(rung, None, f"{', '.join(silent)}: declares no model")
+        return Predicted(rung, None, f"{', '.join(silent)}: declares no model", of)
     models = [parse(text) for entry in entries for text in entry.models]
     try:
         made = predict(timeline, models, window=window)
     except BubblescopeError as error:
-        return Predicted(rung, None, str(error))
+        return Predicted(rung, None, str(error), of)
     if made.predicted_ns is None:
-        return Predicted(rung, None, made.withheld)
-    return Predicted(rung, made.saving_ns)
+        return Predicted(rung, None, made.withheld, of)
+    return Predicted(rung, made.saving_ns, "", of)

@@ -214,9 +214,9 @@ class _Run:
         timeline = load(Path(made.path))
         self._recorded(made.rung, timeline, made.window)
         self._put(account.account(made.rung, timeline, made.window))
-        if made.rung == 0:
-            rungs = [(i, r.passes) for i, r in enumerate(self._plan.rungs) if i]
-            self._add(predicted=account.predict_savings(timeline, made.window, rungs))
+        new = account.predict_savings(made.rung, timeline, made.window, self._plan.rungs)
+        kept = [p for p in self._samples.predicted if p.of != made.rung]
+        self._add(predicted=[*kept, *new])
 
     def _put(self, window: Window) -> None:
         kept = [w for w in self._samples.windows if w.rung != window.rung]

@@ -34,11 +34,15 @@ class Window(msgspec.Struct, frozen=True):
 
 
 class Predicted(msgspec.Struct, frozen=True):
-    """Time that the passes of a rung are predicted to save a step, or why there is no figure."""
+    """Time that passes of a rung are predicted to save a step, or why there is no figure.
+
+    of: the rung whose recording it is predicted from. The passes are those that it lacks.
+    """
 
     rung: int
     saving_ns: int | None
     why: str = ""
+    of: int = 0
 
 
 class Samples(msgspec.Struct, frozen=True):
