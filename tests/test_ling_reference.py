@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,19 @@ import pytest
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-if not hasattr(transformers, "BailingHybridForCausalLM"):
+# transformers takes fla's kernels where it can import them, and those want a GPU. Here its own torch
+# code is wanted, whatever is installed; it chooses when its model is imported, which hasattr does.
+KERNELS = ("fla", "causal_conv1d")
+INSTALLED = {name: sys.modules.get(name) for name in KERNELS}
+sys.modules.update(dict.fromkeys(KERNELS))  # type: ignore[arg-type]
+try:
+    has_model = hasattr(transformers, "BailingHybridForCausalLM")
+finally:
+    for name, module in INSTALLED.items():
+        del sys.modules[name]
+        if module is not None:
+            sys.modules[name] = module
+if not has_model:
     pytest.skip("this transformers has no BailingHybrid; it takes 5.24", allow_module_level=True)
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 
