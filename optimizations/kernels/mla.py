@@ -208,12 +208,12 @@ def _attend(
         gdc_wait()
         gdc_launch_dependents()
     m = tl.arange(0, BLOCK)
-    last = tl.max(tl.load(at + m, mask=m < TOKENS, other=0), 0)
+    last = tl.max(tl.load(at + m, mask=m < TOKENS, other=0), 0).to(tl.int32)
     share = _share(last, KEYS, SPLITS)
     begin = split * share
     end = tl.minimum(begin + share, last + 1)
     inside = r[:, None] < ROWS
-    sees = tl.load(at + r % TOKENS)
+    sees = tl.load(at + r % TOKENS).to(tl.int32)
     row = queries + r[:, None] * WHOLE
     q = tl.load(row + c[None, :], mask=inside, other=0.0).to(DOT)
     turned = tl.load(row + RANK + p[None, :], mask=inside, other=0.0).to(DOT)
