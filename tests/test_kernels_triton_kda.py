@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -176,3 +176,12 @@ def test_what_does_not_fit_is_said() -> None:
     layer = Layer.drawn(3, 2, 16, 16)
     with pytest.raises(ValueError, match="3 tokens, and room to stage 2"):
         layer.run(staged=2)
+    with pytest.raises(ValueError, match="values of a head: 16 is no multiple of 5"):
+        layer.run(rows=5)
+    layer = replace(layer, state=layer.state.transpose(1, 2))
+    with pytest.raises(ValueError, match="state: must be contiguous"):
+        layer.run()
+    room = torch.zeros(4 * 64 + 1, device=DEVICE)
+    kept = room[1:65], room[1:].view(4, 64), room[:48], torch.zeros(4, 48, device=DEVICE)
+    with pytest.raises(ValueError, match="states must begin at multiples of 16 bytes"):
+        Commit([kept])

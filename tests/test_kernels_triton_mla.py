@@ -124,6 +124,12 @@ def test_again_it_gives_the_same_bits() -> None:
     assert torch.equal(s.run(splits=4, keys=16), s.run(splits=4, keys=16))
 
 
+def test_values_that_programs_do_not_cover_evenly_are_refused() -> None:
+    s = Sequence(2, 20, 64, (2, 32, 32, 16, 24))
+    with pytest.raises(ValueError, match="values of a head: 24 is no multiple of 32"):
+        s.run(splits=4, keys=16)
+
+
 def test_very_different_scores() -> None:
     """One position far above all others takes everything, in whatever split it is."""
     s = Sequence(1, 60, 64, SMALL)

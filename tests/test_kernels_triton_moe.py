@@ -59,9 +59,11 @@ def _check_gate(tokens: int, dtype: torch.dtype, count: int, width: int) -> None
 @pytest.mark.parametrize(
     ("count", "groups", "kept", "top"), [(16, 4, 2, 2), (64, 8, 4, 8), (512, 8, 4, 8)]
 )
-def test_choice(tokens: int, count: int, groups: int, kept: int, top: int) -> None:
+@pytest.mark.parametrize("lower", [0.0, 3.0])
+def test_choice(tokens: int, count: int, groups: int, kept: int, top: int, lower: float) -> None:
+    """With all scores below 0 too, so that what is left out may not count as 0."""
     draw = Draw(tokens)
-    logits, bias = draw(tokens, count, dtype=FP32), draw(count, std=0.1, dtype=FP32)
+    logits, bias = draw(tokens, count, dtype=FP32), draw(count, std=0.1, dtype=FP32) - lower
     expected = moe.route(logits, bias, groups, kept, top, 2.5)
     chosen, weight = choose(
         logits, bias, groups=groups, top_groups=kept, top=top, scale=2.5,
@@ -193,6 +195,18 @@ def test_a_token_of_nan_spoils_only_itself() -> None:
 def test_again_it_gives_the_same_bits() -> None:
     bank = Bank(16, 64, 16, SAME)
     assert torch.equal(bank.run(), bank.run())
+
+
+def test_what_programs_do_not_cover_evenly_is_refused() -> None:
+    """Rather than left unwritten."""
+    with pytest.raises(ValueError, match="width of an expert: 18 is no multiple of 4"):
+        Bank(16, 64, 18, MIXED).run()
+    with pytest.raises(ValueError, match="width: 72 is no multiple of 16"):
+        Bank(16, 72, 16, MIXED).run()
+    bank = Bank(16, 64, 16, MIXED)
+    bank.chosen = bank.chosen.t().contiguous().t()
+    with pytest.raises(ValueError, match="chosen: must be contiguous"):
+        bank.run()
 
 
 def test_a_shared_expert_of_another_width_is_refused() -> None:

@@ -134,6 +134,12 @@ def test_the_table_cuts_widths_evenly(rows: int, width: int) -> None:
     [
         (lambda x, w: project(x[:, :32], w), "width 32, and the weight needs 64"),
         (lambda x, w: project(x.t(), w), "x: the last dimension must be contiguous"),
+        (lambda x, w: project(x[:, :32], w[:, :32]), "weight: must be contiguous"),
+        (lambda x, w: project(x, w, cut=Tile(16, 4, 64, 0)), "width: 64 is no multiple of 256"),
+        (
+            lambda x, w: project(x, w, norm=w[0, :32], gate=x, cut=Tile(16, 1, 64, 0)),
+            "parts of 64 must be the heads of 32",
+        ),
         (lambda x, w: project(x[:0], w), "0 tokens: a launch takes 1 to 16"),
         (lambda x, w: project(x.repeat(9, 1), w), "18 tokens"),
     ],

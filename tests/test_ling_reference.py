@@ -13,8 +13,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-# transformers takes fla's kernels where it can import them, and those want a GPU. Here its own torch
-# code is wanted, whatever is installed; it chooses when its model is imported, which hasattr does.
+# transformers takes fla's kernels where it can import them, and those want a GPU. Here its own
+# torch code is wanted, whatever is installed; it chooses when its model is imported: by hasattr.
 KERNELS = ("fla", "causal_conv1d")
 INSTALLED = {name: sys.modules.get(name) for name in KERNELS}
 sys.modules.update(dict.fromkeys(KERNELS))  # type: ignore[arg-type]
@@ -292,11 +292,12 @@ def test_absorbed_attention_is_deepseeks_late_in_a_context() -> None:
     torch.testing.assert_close(layer.o_proj(out), expected[-late:], **CLOSE)
 
 
-def test_experts_are_chosen_as_deepseeks_router_does() -> None:
-    """With a bias so large that choice and weight often differ, below 0 too."""
+@pytest.mark.parametrize("lower", [0.0, 3.0])
+def test_experts_are_chosen_as_deepseeks_router_does(lower: float) -> None:
+    """With a bias so large that choice and weight often differ; with all scores below 0 too."""
     layer = deepseek.DeepseekV3TopkRouter(published())
     layer.weight.copy_(randn(512, 96, seed=1) / 10)
-    layer.e_score_correction_bias.copy_(randn(512, seed=2) / 2)
+    layer.e_score_correction_bias.copy_(randn(512, seed=2) / 2 - lower)
     x = randn(200, 96, seed=3)
     logits, weight, chosen = layer(x)
     mine, mine_weight = moe.route(logits, layer.e_score_correction_bias, 8, 4, 8, 2.5)
@@ -315,6 +316,9 @@ def test_norms_and_dense_layers_are_theirs() -> None:
     layer.weight.copy_(weight)
     torch.testing.assert_close(norms.rms_norm(x, weight, 1e-6), layer(x))
     torch.testing.assert_close(norms.l2_norm(x), theirs.l2norm(x))
+    small = x * 1e-4  # of a size at which eps counts
+    torch.testing.assert_close(norms.rms_norm(small, weight, 1e-6), layer(small))
+    torch.testing.assert_close(norms.l2_norm(small), theirs.l2norm(small))
     feed = deepseek.DeepseekV3MLP(published(), intermediate_size=40)
     into = torch.cat([feed.gate_proj.weight, feed.up_proj.weight])
     torch.testing.assert_close(moe.dense(x, into, feed.down_proj.weight, 0), feed(x), **CLOSE)
