@@ -200,7 +200,24 @@ def test_ours_have_none(path: Path) -> None:
     assert source.count("gdc_wait()") >= 1
 
 
-@pytest.mark.parametrize("path", OURS, ids=lambda p: p.name)
-def test_it_finds_a_wait_taken_out_of_ours(path: Path) -> None:
-    source = path.read_text().replace("        gdc_wait()\n", "        pass\n", 1)
-    assert faults(source) != []
+WAIT, TRIGGER = "gdc_wait()\n", "gdc_launch_dependents()\n"
+WAITS = [(path, n) for path in OURS for n in range(path.read_text().count(WAIT))]
+
+
+@pytest.mark.parametrize(("path", "number"), WAITS, ids=lambda p: getattr(p, "name", str(p)))
+def test_it_finds_every_wait_of_ours_that_is_taken_out_or_comes_late(
+    path: Path, number: int
+) -> None:
+    before, found, after = _split(path.read_text(), WAIT, number)
+    assert faults(before + "pass\n" + after) != []
+    indented, triggered, rest = after.partition(TRIGGER)
+    assert indented.strip() == ""
+    assert faults(before + triggered + indented + found + rest) != []
+
+
+def _split(text: str, part: str, number: int) -> tuple[str, str, str]:
+    """What stands before the part of this number, it, and what stands behind it."""
+    at = -1
+    for _ in range(number + 1):
+        at = text.index(part, at + 1)
+    return text[:at], part, text[at + len(part) :]
