@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,3 +79,62 @@ def test_a_reference_without_numbers_is_no_reference(value: float) -> None:
     nothing = torch.full((3,), value)
     with pytest.raises(RuntimeError, match="nothing to compare to"):
         benchmark.error([nothing], [nothing])
+
+
+def run(monkeypatch: pytest.MonkeyPatch, out: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
+    """The whole program, without a device to time on. Returns its exit code and what it wrote."""
+
+    def graph_of(body: Callable[[Any], Any], made: list[Any]) -> tuple[Callable[[], Any], Any]:
+        def replay() -> Any:
+            return [body(m) for m in made][-1]
+
+        return replay, replay()
+
+    def timed(replay: Callable[[], Any], _launches: int) -> list[float]:
+        replay()
+        return [2.0, 1.0, 3.0]
+
+    for name, value in (
+        *SHAPES.items(),
+        ("DEVICE", DEVICE),
+        ("copy_bandwidth", lambda: 4e12),
+        ("copies", lambda case: 2),
+        ("graph_of", graph_of),
+        ("timed", timed),
+    ):
+        monkeypatch.setattr(benchmark, name, value)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "none")
+    monkeypatch.setattr(sys, "argv", ["ling_kernels.py", str(out), *arguments])
+    code = benchmark.main()
+    return code, json.loads((out / "ling_kernels.json").read_text())
+
+
+def test_it_writes_a_row_of_each_way(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    code, said = run(monkeypatch, tmp_path / "new", "--only", "commit")
+    assert code == 0
+    assert said["wrong"] == said["skipped"] == []
+    ways = [(row["tokens"], row["what"], row["error"], row["us"]) for row in said["rows"]]
+    assert ways == [(t, way, 0.0, 2.0) for t in (6, 1) for way in ("torch", "ours")]
+
+
+def test_a_case_that_fails_leaves_the_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("no such kernel\nand more")
+
+    monkeypatch.setattr(benchmark, "argmax", broken)
+    code, said = run(monkeypatch, tmp_path, "--only", "a")
+    assert code == 1
+    failed = [f"argmax of 96 logits, {t} tokens: no such kernel" for t in (6, 1)]
+    assert said["wrong"] == failed
+    assert f"WRONG: {failed[0]}\n" in capsys.readouterr().out
+    assert len(said["rows"]) > 20
+
+
+def test_what_there_is_no_time_for_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    code, said = run(monkeypatch, tmp_path, "--only", "argmax", "--seconds", "0")
+    assert code == 0
+    assert said["skipped"] == [f"argmax of 96 logits, {t} tokens" for t in (6, 1)]

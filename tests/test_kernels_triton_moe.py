@@ -20,11 +20,14 @@ from tests.triton_device import (  # noqa: E402
     NAN,
     ROUNDED,
     Draw,
+    again,
     error,
     padded,
     unwritten,
 )
 
+EPS = 0.1
+"""So large that another would be seen."""
 gpu = pytest.mark.skipif(DEVICE != "cuda", reason="no CUDA device")
 
 
@@ -50,8 +53,10 @@ def _check_gate(tokens: int, dtype: torch.dtype, count: int, width: int) -> None
     assert same is x
     assert error(logits, x.float() @ weight.float().t()) < EXACT
     norm = draw.norm(width)
-    logits, normed = gate(x, weight, norm=norm, normed=unwritten(tokens, width))
-    assert error(normed, norms.rms_norm(x, norm, 1e-6)) < ROUNDED
+    logits, normed = again(
+        lambda: gate(x, weight, norm=norm, eps=EPS, normed=unwritten(tokens, width))
+    )
+    assert error(normed, norms.rms_norm(x, norm, EPS)) < ROUNDED
     assert error(logits, normed.float() @ weight.float().t()) < EXACT
 
 
@@ -161,7 +166,8 @@ def test_experts_on_cuda(tokens: int) -> None:
     chosen = torch.stack([torch.randperm(512)[:8] for _ in range(tokens)])
     chosen[-1] = chosen[0]
     bank = Bank(512, 2560, 192, chosen)
-    assert error(bank.run(limit=4.0, shared_limit=7.0), bank.expected(4.0, 7.0)) < ROUNDED
+    out = again(lambda: bank.run(limit=4.0, shared_limit=7.0, out=unwritten(tokens, 2560)))
+    assert error(out, bank.expected(4.0, 7.0)) < ROUNDED
 
 
 def test_the_residual_is_added_in_place() -> None:

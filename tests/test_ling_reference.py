@@ -29,6 +29,7 @@ if not has_model:
     pytest.skip("this transformers has no BailingHybrid; it takes 5.24", allow_module_level=True)
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 
+from safetensors.torch import load_file  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from transformers import DeepseekV3Config  # noqa: E402
 from transformers.models.bailing_hybrid import modeling_bailing_hybrid as theirs  # noqa: E402
@@ -79,9 +80,16 @@ def fla(file: str, name: str) -> Callable[..., Any]:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint without clamps, which transformers' model does not have."""
+    """A checkpoint without clamps, which transformers' model does not have.
+
+    What latents are made of is so small that the eps of their norm counts.
+    """
     folder = tmp_path_factory.mktemp("checkpoint")
-    tiny.write(folder, tiny.CONFIG, tiny.tensors(tiny.CONFIG))
+    made = tiny.tensors(tiny.CONFIG)
+    for name, tensor in made.items():
+        if name.endswith("kv_a_proj_with_mqa.weight"):
+            tensor[: tiny.CONFIG["kv_lora_rank"]] *= 1e-3
+    tiny.write(folder, tiny.CONFIG, made)
     return folder
 
 
@@ -142,7 +150,7 @@ def test_the_draft_head_is_one_more_layer_of_theirs(
     ours: Loop, files: Path, other: Any, tmp_path: Path
 ) -> None:
     """Its input as SGLang makes it: [enorm(embedding), hnorm(normed hidden)] @ eh_proj."""
-    made = tiny.tensors(tiny.CONFIG)
+    made = load_file(files / "model.safetensors")
     prefix = "model.layers.4."
     alone = {n: made[n] for n in ("model.word_embeddings.weight", "lm_head.weight")}
     alone["model.norm.weight"] = made[prefix + "final_layernorm.weight"]
