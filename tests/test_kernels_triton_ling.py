@@ -28,6 +28,9 @@ from tests.triton_device import DEVICE, error  # noqa: E402
 CONFIG = replace(
     Config.tiny(), context=32, vocabulary=64, head_dim=16, expert_width=16, shared_width=16
 )
+# Limits, a bound and an eps that matter, so that each is seen to reach its kernel.
+CONFIG = replace(CONFIG, swiglu_limit=(0.0, 0.0, 0.1), shared_swiglu_limit=(0.0, 0.2, 0.05))
+CONFIG = replace(CONFIG, gate_bound=-2.0, eps=0.1)
 SUBSETS = [frozenset({part}) for part in sorted(PARTS)]
 SUBSETS += [PARTS - {"pdl"}, PARTS]
 EXACT = frozenset({"router", "fused KDA verify", "pdl"})
