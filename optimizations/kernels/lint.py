@@ -54,18 +54,18 @@ def faults(source: str) -> list[Fault]:
         SyntaxError: it is not Python.
     """
     tree = ast.parse(source)
-    declared = _declared(tree)
+    early = declared(tree)
     functions = [n for n in tree.body if isinstance(n, ast.FunctionDef) and _is_compiled(n)]
     kernels = [n for n in functions if any(a.arg == "PDL" for a in _arguments(n))]
     helpers = {n.name: _touches(n, functions) for n in functions if n not in kernels}
     found: list[Fault] = []
     for kernel in kernels:
-        walk = _Walk(kernel.name, declared.get(kernel.name, Reads()), _parameters(kernel), helpers)
+        walk = _Walk(kernel.name, early.get(kernel.name, Reads()), _parameters(kernel), helpers)
         if not walk.block(kernel.body, waited=False):
             walk.fault(kernel, "can end without a wait")
         walk.finish(kernel)
         found += walk.faults
-    for name in declared.keys() - {k.name for k in kernels}:
+    for name in early.keys() - {k.name for k in kernels}:
         found.append(Fault(1, name, "is declared, but there is no such kernel"))
     for function in functions:
         if function not in kernels and _called(function) & {WAIT, TRIGGER}:
@@ -117,7 +117,8 @@ def _writes(name: str) -> bool:
     return name == "store" or name.startswith(_ATOMIC) or name == _UNSEEN
 
 
-def _declared(tree: ast.Module) -> Mapping[str, Reads]:
+def declared(tree: ast.Module) -> Mapping[str, Reads]:
+    """`BEFORE_WAIT` of a module."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "BEFORE_WAIT":
             value = node.value
