@@ -12,7 +12,16 @@ import sys
 import torch
 from torch import Tensor
 
-from optimizations.kernels import argmax, experts, join, mla, project, router, staged_kda
+from optimizations.kernels import (
+    argmax,
+    experts,
+    join,
+    mla,
+    project,
+    router,
+    staged_kda,
+    verify_attention,
+)
 from tests.hopper import Compiled, launches
 
 BF16, FP32, INT = torch.bfloat16, torch.float32, torch.int64
@@ -63,15 +72,61 @@ def run(tokens: int) -> None:
         pdl=True,
     )  # fmt: skip
     mla.values(seen, _t(8, 128, 512), latent[:, 2112:2120], pdl=True)
+    staged = _t(t, *state.shape, dtype=FP32), _t(t, *history.shape)
+    commit = staged_kda.Commit([(state, staged[0], history, staged[1])] * 35)
+    commit(_t(1, dtype=INT), pdl=True)
+    if tokens <= verify_attention.TOKENS:
+        verify_attention.verify(
+            _t(t, 8, 576), _t(t, 1, 576), _t(16_384, 1, 576), _t(2, dtype=torch.int32),
+            _t(16_384, dtype=torch.int32), rank=512, scale=0.07, pdl=True,
+        )  # fmt: skip
+
+
+def run_fp32() -> None:
+    """What has a dot, with fp32 weights, small."""
+    at, table = _t(6, dtype=INT), _t(64, dtype=INT)
+    angles, cache = _t(64, 8, dtype=FP32), _t(64, 48, dtype=FP32)
+    x, norm, weight = (_t(*s, dtype=FP32) for s in ((6, 64), (64,), (24, 64)))
+    project.project(x, weight, norm=norm)
+    join.join(at, _t(32, 64, dtype=FP32), x, norm, norm, _t(64, 128, dtype=FP32))
+    queries = mla.prepare(
+        _t(6, 96, dtype=FP32), _t(6, 48, dtype=FP32), _t(2, 32, 32, dtype=FP32),
+        _t(32, dtype=FP32), angles, angles, at, at, cache,
+    )  # fmt: skip
+    seen = mla.attend(queries, cache, at, table, rank=32, scale=0.1)
+    mla.values(seen, _t(2, 32, 32, dtype=FP32), _t(6, 2, dtype=FP32))
+    verify_attention.verify(
+        _t(6, 2, 80, dtype=FP32), _t(6, 1, 80, dtype=FP32), _t(64, 1, 80, dtype=FP32),
+        _t(2, dtype=torch.int32), _t(64, dtype=torch.int32), rank=64, scale=0.1,
+    )  # fmt: skip
+
+
+def before_wait(ptx: str) -> list[str]:
+    """Lines that can run before a wait does, in order; a kernel may have a wait in each branch."""
+    lines = ptx.splitlines()
+    found = [(n, re.match(r"\s*(\$\w+):", line)) for n, line in enumerate(lines)]
+    labels = {label[1]: n for n, label in found if label is not None}
+    reached: set[int] = set()
+    todo = [0]
+    while todo:
+        at = todo.pop()
+        while at < len(lines) and at not in reached and "griddepcontrol.wait" not in lines[at]:
+            reached.add(at)
+            branch = re.search(r"\bbra(?:\.uni)?\s+(\S+);", lines[at])
+            if branch is not None:
+                todo.append(labels[branch[1]])
+            ends = branch is not None or re.search(r"\bret;", lines[at])
+            if ends and "@" not in lines[at]:
+                break
+            at += 1
+    return [lines[n] for n in sorted(reached)]
 
 
 def read_early(ptx: str, parameters: list[str]) -> list[str]:
     """Parameters from whose addresses something is loaded before the wait."""
     roots: dict[str, set[str]] = {}
     found: set[str] = set()
-    for line in ptx.splitlines():
-        if "griddepcontrol.wait" in line:
-            break
+    for line in before_wait(ptx):
         registers = re.findall(r"%[a-z]+\d+", re.sub(r"@!?%p\d+", "", line))
         if "ld.param" in line:
             index = re.search(r"_param_(\d+)", line)
@@ -100,9 +155,13 @@ def described(made: Compiled) -> dict[str, object]:
         "threads": 32 * made.warps,
         "early": read_early(made.ptx, list(made.parameters)),
         "ordered": 0 < wait < made.ptx.find("griddepcontrol.launch_dependents"),
+        "tf32": "tf32" in made.ptx,
     }
 
 
 if __name__ == "__main__":
-    said = [described(c) for c in launches(lambda: run(int(sys.argv[1])))]
+    wanted = sys.argv[1]
+    said = [
+        described(c) for c in launches(run_fp32 if wanted == "fp32" else lambda: run(int(wanted)))
+    ]
     print(json.dumps(said))

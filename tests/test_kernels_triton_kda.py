@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -22,9 +22,13 @@ from tests.triton_device import (  # noqa: E402
     NAN,
     ROUNDED,
     Draw,
+    again,
     error,
     unwritten,
 )
+
+BOUND = -3.0
+"""Not the published one, so that it is seen to be heeded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ class Layer:
         """The output before its norm, then what is staged."""
         heads, _value, _ = self.state.shape
         _, states, histories = reference.kda(
-            *(getattr(self, n) for n in Layer.__slots__), bound=-5.0
+            *(getattr(self, n) for n in Layer.__slots__), bound=BOUND
         )
         mixed, _ = reference.short_convolution(self.qkv, self.history, self.conv)
         q, _, _ = reference.heads(mixed, heads, self.state.shape[2])
@@ -84,6 +88,7 @@ class Layer:
             self.history,
             staged_state=state,
             staged_history=history,
+            bound=BOUND,
             **how,
         )
         return out, state, history
@@ -105,9 +110,14 @@ def test_against_the_recurrence_on_cuda(tokens: int) -> None:
         _check(layer, rows=rows, warps=warps)
 
 
+def test_queries_and_keys_at_a_size_at_which_eps_counts() -> None:
+    layer = Layer.drawn(3, 2, 16, 16)
+    _check(replace(layer, qkv=layer.qkv * 1e-3, history=layer.history * 1e-3))
+
+
 def _check(layer: Layer, **how: int) -> None:
     kept = layer.state.clone(), layer.history.clone()
-    out, states, histories = layer.run(**how)
+    out, states, histories = again(lambda: layer.run(**how))
     for actual, expected in zip((out, states), layer.expected()[:2], strict=True):
         assert error(actual, expected) < EXACT
     assert torch.equal(histories, layer.expected()[2])
@@ -118,7 +128,7 @@ def _check(layer: Layer, **how: int) -> None:
 def test_with_the_output_projection_it_is_the_whole_layer() -> None:
     layer = Layer.drawn(6, 2, 16, 16, seed=1)
     weight = Draw(2).linear(40, 32)
-    normed, _, _ = reference.kda(*(getattr(layer, n) for n in Layer.__slots__))
+    normed, _, _ = reference.kda(*(getattr(layer, n) for n in Layer.__slots__), bound=BOUND)
     out, _, _ = layer.run()
     out = project(out, weight, norm=layer.norm, gate=layer.gate, dtype=FP32)
     assert error(out, normed @ weight.float().t()) < ROUNDED
@@ -176,3 +186,12 @@ def test_what_does_not_fit_is_said() -> None:
     layer = Layer.drawn(3, 2, 16, 16)
     with pytest.raises(ValueError, match="3 tokens, and room to stage 2"):
         layer.run(staged=2)
+    with pytest.raises(ValueError, match="values of a head: 16 is no multiple of 5"):
+        layer.run(rows=5)
+    layer = replace(layer, state=layer.state.transpose(1, 2))
+    with pytest.raises(ValueError, match="state: must be contiguous"):
+        layer.run()
+    room = torch.zeros(4 * 64 + 1, device=DEVICE)
+    kept = room[1:65], room[1:].view(4, 64), room[:48], torch.zeros(4, 48, device=DEVICE)
+    with pytest.raises(ValueError, match="states must begin at multiples of 16 bytes"):
+        Commit([kept])

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import torch
 from torch import Tensor
+
+Made = TypeVar("Made", Tensor, tuple[Tensor, Tensor], tuple[Tensor, Tensor, Tensor])
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 BF16, FP32 = torch.bfloat16, torch.float32
@@ -39,6 +44,19 @@ def padded(values: Tensor, extra: int = 16) -> Tensor:
 def unwritten(*shape: int, dtype: torch.dtype = BF16) -> Tensor:
     """Memory that shows whether all of it was written."""
     return torch.full(shape, NAN, device=DEVICE).to(dtype)
+
+
+def again(run: Callable[[], Made]) -> Made:
+    """What `run` gives; on CUDA it must give the same bits each time, however programs are run."""
+    made = run()
+    for _ in range(20 if DEVICE == "cuda" else 0):
+        for one, other in zip(_each(made), _each(run()), strict=True):
+            assert torch.equal(one, other)
+    return made
+
+
+def _each(made: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return (made,) if isinstance(made, Tensor) else made
 
 
 def error(actual: Tensor, expected: Tensor) -> float:

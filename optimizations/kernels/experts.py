@@ -17,7 +17,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from optimizations.kernels.launching import contiguous, options, token_block
+from optimizations.kernels.launching import contiguous, even, gapless, options, token_block
 from optimizations.kernels.lint import Reads
 
 BEFORE_WAIT = {"_out_of": Reads(constant=("shared",))}
@@ -182,13 +182,15 @@ def experts(
     token_block(tokens)
     if shared_out_of.shape != (width, size) or shared_into.shape != (2 * size, width):
         raise ValueError("the shared expert must be as wide as the others")
-    contiguous(x=x, into=into, out_of=out_of, shared_into=shared_into, shared_out_of=shared_out_of)
+    contiguous(x=x, residual=residual, out=out)
+    gapless(into=into, out_of=out_of, shared_into=shared_into, shared_out_of=shared_out_of)
+    gapless(chosen=chosen, weight=weight, inner=inner)
     routed = tokens * top
     if inner is None:
         inner = torch.empty((routed + tokens, size), device=x.device, dtype=x.dtype)
     if out is None:
         out = torch.empty((tokens, width), device=x.device, dtype=x.dtype)
-    _into[(size // rows, routed + 1)](
+    _into[(even("width of an expert", size, rows), routed + 1)](
         x,
         into,
         shared_into,
@@ -207,7 +209,7 @@ def experts(
         **options(rows, pdl, registers),
     )
     n = out_rows or (8 if tokens == 1 else 16)
-    _out_of[(width // n, tokens)](
+    _out_of[(even("width", width, n), tokens)](
         inner,
         out_of,
         shared_out_of,

@@ -13,7 +13,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from optimizations.kernels.launching import contiguous, dot_type, options, token_block
+from optimizations.kernels.launching import contiguous, dot_type, gapless, options, token_block
 from optimizations.kernels.lint import Reads
 from optimizations.kernels.project import tile
 
@@ -79,7 +79,8 @@ def _draft_input(
             else:
                 at = w_at + half * WIDTH + i * STEP
                 w = tl.load(at, mask=inside, other=0.0, eviction_policy="evict_first")
-            sums = tl.dot(w.to(DOT), a.to(weight.dtype.element_ty).to(DOT), sums)
+            a = a.to(weight.dtype.element_ty).to(DOT)
+            sums = tl.dot(w.to(DOT), a, sums, input_precision="ieee")
         scale = tl.rsqrt(tl.sum(tl.sum(squares, 0), 0) / WIDTH + eps)
         y += tl.sum(sums, 0) * scale[None, :]
     keep = (n[:, None] < rows) & (m[None, :] < TOKENS)
@@ -115,7 +116,8 @@ def join(
         (T, rows).
     """
     (count, width), rows = hidden.shape, len(weight)
-    contiguous(embedding=embedding, hidden=hidden, weight=weight)
+    contiguous(hidden=hidden)
+    gapless(tokens=tokens, embedding=embedding, weight=weight, out=out)
     if out is None:
         out = torch.empty((count, rows), device=hidden.device, dtype=hidden.dtype)
     t = tile(rows, width)

@@ -50,7 +50,8 @@ def options(warps: int, pdl: bool, registers: int | None = None) -> dict[str, An
 def dot_type(weight: Tensor) -> Any:
     """What operands of a dot are rounded to: as stored; fp32 in the interpreter, which has no bf16.
 
-    Products of bf16 values are exact in fp32, so both round the same values.
+    Products of bf16 values are exact in fp32, so both round the same values. A dot of fp32 says
+    `input_precision="ieee"`, or the GPU would cut its operands to the 11 bits of TF32.
     """
     return tl.float32 if interpreted() or weight.dtype == torch.float32 else tl.bfloat16
 
@@ -66,8 +67,30 @@ def token_block(tokens: int) -> int:
     return 8 if tokens <= 8 else 16
 
 
+def gapless(**tensors: Tensor | None) -> None:
+    """Raise where a tensor has gaps: kernels take only rows of tokens to have a stride.
+
+    Raises:
+        ValueError: names the tensor.
+    """
+    for name, tensor in tensors.items():
+        if tensor is not None and not tensor.is_contiguous():
+            raise ValueError(f"{name}: must be contiguous")
+
+
+def even(what: str, size: int, block: int) -> int:
+    """Programs of `block` that cover `size` to the end.
+
+    Raises:
+        ValueError: the last of them would have less to do, which the kernel has no mask for.
+    """
+    if size % block:
+        raise ValueError(f"{what}: {size} is no multiple of {block}")
+    return size // block
+
+
 def contiguous(**tensors: Tensor | None) -> None:
-    """Raise where a tensor's last dimension has gaps, or one that is a matrix has no such rows.
+    """Raise where a tensor's last dimension has gaps; its rows may have a stride.
 
     Raises:
         ValueError: names the tensor.

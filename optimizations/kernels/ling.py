@@ -21,6 +21,7 @@ from bubblescope.targets.ling.model import Layer, Model, Mtp
 from bubblescope.targets.ling.moe import Dense, Moe
 from bubblescope.targets.ling.reference import kda as plain_kda
 from bubblescope.targets.ling.reference import moe as plain_moe
+from bubblescope.targets.ling.reference.linear import project_fp32
 from bubblescope.targets.ling.reference.norms import rms_norm
 from bubblescope.targets.ling.reference.rope import rope_table
 from optimizations.kernels import argmax, experts, join, mla, project, router, staged_kda
@@ -93,7 +94,8 @@ class KernelModel(Model):
         """See `Model.logits`."""
         if "bf16 lm_head" not in self._parts:
             return super().logits(hidden)
-        return project.project(hidden, self._kernel_head, dtype=torch.float32, pdl=self.pdl)
+        # The library's product: for 6 tokens on an H200 it took 57 us, and `project` 87.
+        return project_fp32(hidden.to(self._kernel_head.dtype), self._kernel_head)
 
     def commit(self, accepted: Tensor) -> None:
         """See `Model.commit`."""
@@ -149,16 +151,13 @@ class KernelLayer(Layer):
             self._gate = _once(shared, "gate", self.feed.router.bfloat16)
 
     def _join(self) -> Tensor:
-        """The input projections as one weight, of which theirs become parts."""
+        """The input projections as one weight; a copy, 1 GB for a rank's 43 layers.
+
+        Theirs stay where they are: graphs that were captured before go on reading them there.
+        """
         a = self.attention
         names = ("qkv", "decay", "gate", "beta") if isinstance(a, Kda) else ("q", "kv", "gate")
-        joined = torch.cat([getattr(a, name) for name in names])
-        first = 0
-        for name in names:
-            rows = len(getattr(a, name))
-            setattr(a, name, joined[first : first + rows])
-            first += rows
-        return joined
+        return torch.cat([getattr(a, name) for name in names])
 
     def __call__(self, x: Tensor, where: Positions) -> Tensor:
         """See `Layer`."""

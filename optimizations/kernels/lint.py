@@ -6,7 +6,11 @@ name's address begins with. What it may read before `gdc_wait` is declared in it
     BEFORE_WAIT = {"_kernel": Reads(constant=("weight",), settled=("state",))}
 
 constant: nobody writes it while kernels run. settled: it was final before the kernel before this
-one began, which holds as every kernel lets the next begin only after its own wait.
+one began, which holds as every kernel lets the next begin only after its own wait. Whether that is
+so the order of launches says, not the source: a declaration is a promise of whoever launches.
+
+It is also a fault to read a parameter and write it in one kernel: not all programs run at once, and
+one that begins later would read what another has written.
 """
 
 from __future__ import annotations
@@ -16,8 +20,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 WAIT, TRIGGER = "gdc_wait", "gdc_launch_dependents"
-_READS = {"load", "atomic_add", "atomic_cas", "atomic_max", "atomic_min", "atomic_xchg"}
-_WRITES = {"store"} | (_READS - {"load"})
+_ATOMIC = "atomic_"
+_UNSEEN = "inline_asm_elementwise"
+_BUILT_IN = {"bool", "float", "int", "len", "max", "min", "print", "range", "tuple"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,29 +54,71 @@ def faults(source: str) -> list[Fault]:
         SyntaxError: it is not Python.
     """
     tree = ast.parse(source)
-    declared = _declared(tree)
-    kernels = [n for n in tree.body if isinstance(n, ast.FunctionDef) and _is_kernel(n)]
+    early = declared(tree)
+    functions = [n for n in tree.body if isinstance(n, ast.FunctionDef) and _is_compiled(n)]
+    kernels = [n for n in functions if any(a.arg == "PDL" for a in _arguments(n))]
+    helpers = {n.name: _touches(n, functions) for n in functions if n not in kernels}
     found: list[Fault] = []
     for kernel in kernels:
-        walk = _Walk(kernel.name, declared.get(kernel.name, Reads()), _parameters(kernel))
+        walk = _Walk(kernel.name, early.get(kernel.name, Reads()), _parameters(kernel), helpers)
         if not walk.block(kernel.body, waited=False):
             walk.fault(kernel, "can end without a wait")
+        walk.finish(kernel)
         found += walk.faults
-    for name in declared.keys() - {k.name for k in kernels}:
+    for name in early.keys() - {k.name for k in kernels}:
         found.append(Fault(1, name, "is declared, but there is no such kernel"))
+    for function in functions:
+        if function not in kernels and _called(function) & {WAIT, TRIGGER}:
+            what = "waits or lets the next begin, but has no parameter PDL"
+            found.append(Fault(function.lineno, function.name, what))
+    for node in (n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)):
+        for alias in node.names:
+            if alias.name in (WAIT, TRIGGER) and alias.asname not in (None, alias.name):
+                found.append(Fault(node.lineno, alias.name, f"is imported as {alias.asname}"))
     return sorted(set(found))
 
 
-def _is_kernel(function: ast.FunctionDef) -> bool:
-    jit = any(ast.unparse(d) == "triton.jit" for d in function.decorator_list)
-    return jit and any(a.arg == "PDL" for a in function.args.args)
+def _is_compiled(function: ast.FunctionDef) -> bool:
+    names = {ast.unparse(d).split("(")[0] for d in function.decorator_list}
+    return bool(names & {"triton.jit", "jit"})
+
+
+def _arguments(function: ast.FunctionDef) -> list[ast.arg]:
+    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
 
 
 def _parameters(kernel: ast.FunctionDef) -> set[str]:
-    return {a.arg for a in kernel.args.args if a.annotation is None}
+    return {a.arg for a in _arguments(kernel) if a.annotation is None}
 
 
-def _declared(tree: ast.Module) -> Mapping[str, Reads]:
+def _called(function: ast.FunctionDef) -> set[str]:
+    """Names of all functions and methods that it calls."""
+    return {_name(n) for n in ast.walk(function) if isinstance(n, ast.Call)}
+
+
+def _name(call: ast.Call) -> str:
+    match call.func:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+    return ""
+
+
+def _touches(function: ast.FunctionDef, functions: list[ast.FunctionDef]) -> tuple[bool, bool]:
+    """Whether a function, with those of the module that it calls, reads memory, and writes it."""
+    reached, names = [function], _called(function)
+    for other in reached:
+        new = [f for f in functions if f.name in _called(other) and f not in reached]
+        reached += new
+        names |= _called(other)
+    return "load" in names or _UNSEEN in names, any(_writes(n) for n in names)
+
+
+def _writes(name: str) -> bool:
+    return name == "store" or name.startswith(_ATOMIC) or name == _UNSEEN
+
+
+def declared(tree: ast.Module) -> Mapping[str, Reads]:
+    """`BEFORE_WAIT` of a module."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "BEFORE_WAIT":
             value = node.value
@@ -91,17 +138,33 @@ def _reads(call: ast.expr) -> Reads:
 
 @dataclass(slots=True)
 class _Walk:
-    """One kernel. bases: parameters that a name's address can begin with."""
+    """One kernel.
+
+    helpers: functions of its module, whether they read memory and whether they write it. bases:
+    parameters that a name's address can begin with. read, written: parameters, in all of it.
+    """
 
     kernel: str
     reads: Reads
     parameters: set[str]
+    helpers: Mapping[str, tuple[bool, bool]]
     bases: dict[str, set[str]] = field(default_factory=dict)
+    read: set[str] = field(default_factory=set)
+    written: set[str] = field(default_factory=set)
     faults: list[Fault] = field(default_factory=list)
     loops: int = 0
 
     def fault(self, node: ast.AST, what: str) -> None:
         self.faults.append(Fault(getattr(node, "lineno", 1), self.kernel, what))
+
+    def finish(self, kernel: ast.FunctionDef) -> None:
+        """Faults of the kernel as a whole."""
+        for name in sorted(self.read & self.written):
+            self.fault(kernel, f"reads and writes {name}: a later program reads what was written")
+        for name in sorted(self.reads.names & self.written):
+            self.fault(kernel, f"writes {name}, which is declared final before it begins")
+        for name in sorted(self.reads.names - self.parameters):
+            self.fault(kernel, f"has no parameter {name}, which is declared")
 
     def block(self, body: list[ast.stmt], waited: bool) -> bool:
         """Walk statements; whether the wait is behind whoever ran them."""
@@ -123,14 +186,18 @@ class _Walk:
                     self.bases[name] = self.bases.get(name, set()) | bases
                 return first and second
             case ast.For() | ast.While():
-                self._expression(node.iter if isinstance(node, ast.For) else node.test, waited)
+                over = node.iter if isinstance(node, ast.For) else node.test
+                self._expression(over, waited)
+                if isinstance(node, ast.For):
+                    self._assign(node.target, over)
                 self.loops += 1
                 for _ in range(2):  # what the first pass assigned is read by the second
                     self.block(node.body, waited)
                 self.loops -= 1
-            case ast.Assign(targets=[target], value=value):
+            case ast.Assign(targets=targets, value=value):
                 self._expression(value, waited)
-                self._assign(target, value)
+                for target in targets:
+                    self._assign(target, value)
             case ast.AnnAssign(target=target, value=ast.expr() as value):
                 self._expression(value, waited)
                 self._assign(target, value)
@@ -139,8 +206,10 @@ class _Walk:
                     self.fault(node, "can end without a wait")
                 if node.value is not None:
                     self._expression(node.value, waited)
-            case ast.Expr(value=ast.Call(func=ast.Name(id=name))) if name in (WAIT, TRIGGER):
-                return self._control(node, name, waited)
+            case ast.Expr(value=ast.Call() as call) if _name(call) in (WAIT, TRIGGER):
+                return self._control(node, _name(call), waited)
+            case ast.With() | ast.Try() | ast.Match() | ast.FunctionDef():
+                self.fault(node, "has a statement that is not understood")
             case _:
                 for child in ast.iter_child_nodes(node):
                     if isinstance(child, ast.expr):
@@ -189,16 +258,58 @@ class _Walk:
         return {name} if name in self.parameters else set()
 
     def _expression(self, node: ast.expr, waited: bool) -> None:
+        for part in ast.walk(node):
+            if isinstance(part, ast.NamedExpr):
+                self._assign(part.target, part.value)
+            elif isinstance(part, ast.Call):
+                self._call(part, waited)
+
+    def _call(self, call: ast.Call, waited: bool) -> None:
+        name = _name(call)
+        given = [*call.args, *(k.value for k in call.keywords)]
+        all_of = {base for argument in given for base in self._all(argument)}
+        match call.func:
+            case ast.Attribute(value=ast.Name(id="tl")):
+                address = self._base(given[0]) if given else set()
+                if name == "load":
+                    self._touch(call, address, waited, reads=True)
+                elif name == _UNSEEN:
+                    self._touch(call, all_of, waited, reads=True, writes=True)
+                elif _writes(name):
+                    self._touch(call, address, waited, writes=True)
+            case ast.Attribute(value=of) if name in ("load", "store"):  # of a descriptor
+                self._touch(
+                    call, self._base(of), waited, reads=name == "load", writes=name == "store"
+                )
+            case ast.Name(id=name) if name in self.helpers:
+                reads, writes = self.helpers[name]
+                self._touch(call, all_of, waited, reads=reads, writes=writes)
+            case ast.Name(id=name) if name not in _BUILT_IN and all_of and not waited:
+                self.fault(call, f"gives {_names(all_of)} to {name} before its wait")
+            case ast.Attribute(value=ast.Name(id=module)):
+                strange = module not in self.bases and module not in self.parameters
+                if strange and all_of and not waited:
+                    self.fault(call, f"gives {_names(all_of)} to {module}.{name} before its wait")
+
+    def _touch(
+        self,
+        call: ast.Call,
+        bases: set[str],
+        waited: bool,
+        *,
+        reads: bool = False,
+        writes: bool = False,
+    ) -> None:
+        """Memory is read or written at an address that begins with one of these parameters."""
+        self.read |= bases if reads else set()
+        self.written |= bases if writes else set()
         if waited:
             return
-        for call in (n for n in ast.walk(node) if isinstance(n, ast.Call)):
-            name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-            if name in _WRITES:
-                self.fault(call, f"writes {_names(self._base(call.args[0]))} before its wait")
-            elif name in _READS:
-                early = self._base(call.args[0]) - self.reads.names
-                if early or not self._base(call.args[0]):
-                    self.fault(call, f"reads {_names(early)} before its wait")
+        early = bases - self.reads.names
+        if writes:
+            self.fault(call, f"writes {_names(bases)} before its wait")
+        elif reads and (early or not bases):
+            self.fault(call, f"reads {_names(early)} before its wait")
 
 
 def _names(bases: set[str]) -> str:

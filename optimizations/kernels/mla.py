@@ -19,7 +19,14 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from optimizations.kernels.launching import contiguous, dot_type, options, token_block
+from optimizations.kernels.launching import (
+    contiguous,
+    dot_type,
+    even,
+    gapless,
+    options,
+    token_block,
+)
 from optimizations.kernels.lint import Reads
 
 SPLITS = 32
@@ -77,7 +84,8 @@ def _prepare(
         row = q + m[:, None] * q_stride + head * (NOPE + 2 * PAIRS)
         a = tl.load(row + n[None, :], mask=inside, other=0.0)
         to = queries + (head * TOKENS + m[:, None]) * WHOLE
-        tl.store(to + columns[None, :], tl.dot(a.to(DOT), w.to(DOT)), mask=inside)
+        made = tl.dot(a.to(DOT), w.to(DOT), input_precision="ieee")
+        tl.store(to + columns[None, :], made, mask=inside)
         if tl.program_id(0) % BLOCKS == 0:
             position = tl.load(at + m, mask=m < TOKENS, other=0)
             angle = position[:, None] * PAIRS + pair[None, :]
@@ -141,12 +149,14 @@ def prepare(
         (H, T, R + P).
     """
     tokens, (heads, nope, rank), pairs = len(q), key.shape, cosines.shape[1]
-    contiguous(q=q, kv=kv, key=key, cache=cache)
+    contiguous(q=q, kv=kv)
+    gapless(key=key, norm=norm, cosines=cosines, sines=sines, at=at, slots=slots)
+    gapless(cache=cache, queries=queries)
     token_block(tokens)
     if queries is None:
         queries = torch.empty((heads, tokens, rank + 2 * pairs), device=q.device, dtype=q.dtype)
     columns = min(64, rank)
-    _prepare[(heads * (rank // columns) + tokens,)](
+    _prepare[(heads * even("rank", rank, columns) + tokens,)](
         q,
         kv,
         key,
@@ -208,12 +218,12 @@ def _attend(
         gdc_wait()
         gdc_launch_dependents()
     m = tl.arange(0, BLOCK)
-    last = tl.max(tl.load(at + m, mask=m < TOKENS, other=0), 0)
+    last = tl.max(tl.load(at + m, mask=m < TOKENS, other=0), 0).to(tl.int32)
     share = _share(last, KEYS, SPLITS)
     begin = split * share
     end = tl.minimum(begin + share, last + 1)
     inside = r[:, None] < ROWS
-    sees = tl.load(at + r % TOKENS)
+    sees = tl.load(at + r % TOKENS).to(tl.int32)
     row = queries + r[:, None] * WHOLE
     q = tl.load(row + c[None, :], mask=inside, other=0.0).to(DOT)
     turned = tl.load(row + RANK + p[None, :], mask=inside, other=0.0).to(DOT)
@@ -227,7 +237,8 @@ def _attend(
         entry = cache + tl.load(table + position, mask=there, other=0)[:, None] * WHOLE
         latent = tl.load(entry + c[None, :], mask=there[:, None], other=0.0).to(DOT)
         turn = tl.load(entry + RANK + p[None, :], mask=there[:, None], other=0.0).to(DOT)
-        score = tl.dot(q, tl.trans(latent)) + tl.dot(turned, tl.trans(turn))
+        score = tl.dot(q, tl.trans(latent), input_precision="ieee")
+        score = tl.dot(turned, tl.trans(turn), score, input_precision="ieee")
         visible = there[None, :] & (position[None, :] <= sees[:, None])
         score = tl.where(visible, score * scale, float("-inf"))
         higher = tl.maximum(high, tl.max(score, 1))
@@ -237,7 +248,7 @@ def _attend(
         fade = tl.exp(high - base)
         weight = weight * fade + tl.sum(part, 1)
         seen = seen * fade[:, None]
-        seen = tl.dot(part.to(cache.dtype.element_ty).to(DOT), latent, seen)
+        seen = tl.dot(part.to(cache.dtype.element_ty).to(DOT), latent, seen, input_precision="ieee")
         high = higher
         first += KEYS
     keep = r < ROWS
@@ -308,6 +319,7 @@ def attend(
     """
     heads, tokens, whole = queries.shape
     rows = heads * tokens
+    gapless(queries=queries, cache=cache, at=at, table=table, seen=seen)
     made = {"device": queries.device, "dtype": torch.float32}
     best, total = torch.empty((2, splits, rows), **made)
     sums = torch.empty((splits, rows, rank), **made)
@@ -333,7 +345,7 @@ def attend(
         **options(8, pdl),
     )
     columns = min(128, rank)
-    _join[(rows, rank // columns)](
+    _join[(rows, even("rank", rank, columns))](
         best,
         total,
         sums,
@@ -374,7 +386,7 @@ def _values(
     inside = m[None, :] < TOKENS
     a = tl.load(seen + (head * TOKENS + m[None, :]) * RANK + c[:, None], mask=inside, other=0.0)
     open_ = tl.load(gate + m * gate_stride + head, mask=m < TOKENS, other=0.0).to(tl.float32)
-    made = tl.dot(w.to(DOT), a.to(DOT)) * tl.sigmoid(open_)[None, :]
+    made = tl.dot(w.to(DOT), a.to(DOT), input_precision="ieee") * tl.sigmoid(open_)[None, :]
     tl.store(out + m[None, :] * HEADS * VALUE + head * VALUE + v[:, None], made, mask=inside)
 
 
@@ -401,10 +413,11 @@ def values(
         (T, H * V) for the output projection.
     """
     (heads, size, rank), tokens = value.shape, seen.shape[1]
-    contiguous(seen=seen, value=value, gate=gate)
+    contiguous(gate=gate)
+    gapless(seen=seen, value=value, out=out)
     if out is None:
         out = torch.empty((tokens, heads * size), device=seen.device, dtype=seen.dtype)
-    _values[(heads, size // rows)](
+    _values[(heads, even("values of a head", size, rows))](
         seen,
         value,
         gate,

@@ -19,7 +19,14 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from optimizations.kernels.launching import contiguous, dot_type, options, token_block
+from optimizations.kernels.launching import (
+    contiguous,
+    dot_type,
+    even,
+    gapless,
+    options,
+    token_block,
+)
 from optimizations.kernels.lint import Reads
 
 PLAIN = tl.constexpr(0)
@@ -96,7 +103,8 @@ def _project(
             w = held[i]
         else:
             w = tl.load(w_at + i * STEP, mask=inside, other=0.0, eviction_policy="evict_first")
-        sums = tl.dot(w.to(DOT), a.to(weight.dtype.element_ty).to(DOT), sums)
+        a = a.to(weight.dtype.element_ty).to(DOT)
+        sums = tl.dot(w.to(DOT), a, sums, input_precision="ieee")
     y = tl.sum(sums, 0)
     if BEFORE == NORM:
         y = y * tl.rsqrt(tl.sum(tl.sum(squares, 0), 0) / WIDTH + eps)[None, :]
@@ -163,7 +171,8 @@ def project(
         (tokens, rows).
     """
     (tokens, _), (rows, width) = x.shape, weight.shape
-    contiguous(x=x, weight=weight, gate=gate, residual=residual, out=out)
+    contiguous(x=x, gate=gate, residual=residual, out=out)
+    gapless(weight=weight, norm=norm)
     before, head = PLAIN, 0
     if gate is not None and norm is not None:
         before, head = HEADS, norm.shape[0]
@@ -177,6 +186,9 @@ def project(
     if out is None:
         out = torch.empty((tokens, rows), device=x.device, dtype=dtype or x.dtype)
     t = cut or tile(rows, width, head)
+    even("width", width, t.parts * t.part)
+    if head and t.part != head:
+        raise ValueError(f"the tile's parts of {t.part} must be the heads of {head}")
     _project[(triton.cdiv(rows, t.rows),)](
         x,
         weight,

@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from optimizations.kernels.launching import contiguous, options, token_block
+from optimizations.kernels.launching import contiguous, gapless, options, token_block
 from optimizations.kernels.lint import Reads
 
 BEFORE_WAIT = {"_gate": Reads(constant=("weight",)), "_choose": Reads(constant=("bias",))}
@@ -98,7 +98,8 @@ def gate(
         fp32 (T, E), and the normed tokens (T, D), or x.
     """
     (tokens, width), experts = x.shape, len(weight)
-    contiguous(x=x, weight=weight, logits=logits, normed=normed)
+    contiguous(x=x)
+    gapless(weight=weight, norm=norm, logits=logits, normed=normed)
     if logits is None:
         logits = torch.empty((tokens, experts), device=x.device, dtype=torch.float32)
     if normed is None:
@@ -198,6 +199,7 @@ def choose(
         int64 (T, N), the best first, and fp32 (T, N).
     """
     tokens, experts = logits.shape
+    gapless(logits=logits, bias=bias, chosen=chosen, weight=weight)
     if chosen is None:
         chosen = torch.empty((tokens, top), device=logits.device, dtype=torch.int64)
     if weight is None:

@@ -22,7 +22,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from optimizations.kernels.launching import contiguous, options, token_block
+from optimizations.kernels.launching import contiguous, even, gapless, options, token_block
 from optimizations.kernels.lint import Reads
 
 WIDTH = 4
@@ -179,11 +179,13 @@ def staged_kda(
         raise ValueError(f"the convolution must have {channels} channels and width {WIDTH}")
     if len(staged_state) < tokens or len(staged_history) < tokens:
         raise ValueError(f"{tokens} tokens, and room to stage {len(staged_state)}")
-    contiguous(qkv=qkv, f=f, b=b, conv=conv, state=state, history=history)
+    contiguous(qkv=qkv, f=f, b=b)
+    gapless(conv=conv, a_log=a_log, dt_bias=dt_bias, state=state, history=history, out=out)
+    gapless(staged_state=staged_state, staged_history=staged_history)
     if out is None:
         out = torch.empty((tokens, heads * value), device=qkv.device, dtype=torch.float32)
     rows = min(rows, value)
-    _staged_kda[(heads * (value // rows),)](
+    _staged_kda[(heads * even("values of a head", value, rows),)](
         qkv,
         f,
         b,
@@ -254,6 +256,10 @@ class Commit:
         for layer in self._kept:
             if (layer[0].numel(), layer[2].numel()) != self._sizes:
                 raise ValueError("layers must have states of one size")
+            names = ("state", "staged_state", "history", "staged_history")
+            gapless(**dict(zip(names, layer, strict=True)))
+            if any(t.data_ptr() % 16 for t in layer[:2]):
+                raise ValueError("states must begin at multiples of 16 bytes")
         self._type = tl.bfloat16 if first[2].dtype == torch.bfloat16 else tl.float32
         addresses = [[t.data_ptr() for t in column] for column in zip(*self._kept, strict=True)]
         self._tables = torch.tensor(addresses, dtype=torch.int64).to(first[0].device)

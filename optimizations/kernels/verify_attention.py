@@ -83,7 +83,8 @@ def _verify(
             entry = cache + slot[:, None] * cache_slot
         latent = tl.load(entry + c[None, :], mask=there[:, None], other=0.0).to(DOT)
         turn = tl.load(entry + RANK + p[None, :], mask=there[:, None], other=0.0).to(DOT)
-        score = tl.dot(asked, tl.trans(latent)) + tl.dot(turned, tl.trans(turn))
+        score = tl.dot(asked, tl.trans(latent), input_precision="ieee")
+        score = tl.dot(turned, tl.trans(turn), score, input_precision="ieee")
         # Of the context all is seen, of the drafts those up to the token's own.
         visible = there[None, :] & ((position[None, :] <= token[:, None]) | (split < SPLITS - 1))
         score = tl.where(visible, score * scale, float("-inf"))
@@ -93,7 +94,7 @@ def _verify(
         fade = tl.exp(high - base)
         weight = weight * fade + tl.sum(part, 1)
         seen = seen * fade[:, None]
-        seen = tl.dot(part.to(cache.dtype.element_ty).to(DOT), latent, seen)
+        seen = tl.dot(part.to(cache.dtype.element_ty).to(DOT), latent, seen, input_precision="ieee")
         high = higher
         at += KEYS
     kept = token * HEADS + head
