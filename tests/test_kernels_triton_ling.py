@@ -16,7 +16,7 @@ from torch import Tensor  # noqa: E402
 from bubblescope.targets.gated import NotOffered  # noqa: E402
 from bubblescope.targets.ling.config import Config  # noqa: E402
 from bubblescope.targets.ling.loop import Loop  # noqa: E402
-from bubblescope.targets.ling.mla import Positions  # noqa: E402
+from bubblescope.targets.ling.mla import Mla, Positions  # noqa: E402
 from bubblescope.targets.ling.model import Model, Mtp  # noqa: E402
 from bubblescope.targets.ling.parts import kept  # noqa: E402
 from bubblescope.targets.ling.snapshot import routed  # noqa: E402
@@ -124,6 +124,47 @@ def test_the_plain_model_is_the_same_after_kernels_ran(
     fit(made, PARTS, {})
     for actual, expected in zip(decoded(made.model, made.mtp), plain[0], strict=True):
         assert torch.equal(actual, expected)
+
+
+@pytest.mark.parametrize("parts", [frozenset({"fused KDA verify"}), EXACT], ids=len)
+def test_speculation_on_kernels_gives_what_the_plain_model_says_without_it(
+    parts: frozenset[str],
+) -> None:
+    """Over every accepted length, in a mixed order: tokens, states, and what is cached."""
+    order = [2, 0, 3, 1, 3, 0]
+    assert set(order) == set(range(CONFIG.window))
+    plain, said = loop(), [CONFIG.first_token]
+    table = torch.randperm(CONFIG.context, generator=torch.Generator().manual_seed(2)).to(DEVICE)
+    states = []
+    with torch.no_grad():
+        for n in range(sum(order) + len(order) + CONFIG.drafts):
+            states.append([t.clone() for a in plain.model.kda() for t in (a.state, a.history)])
+            at = torch.tensor([n], device=DEVICE)
+            token = torch.tensor(said[-1:], device=DEVICE)
+            hidden = plain.model(token, Positions(at, table[at], table))
+            plain.model.commit(torch.zeros_like(at))
+            said.append(int(plain.model.logits(hidden).argmax()))
+        made, given = loop(), [CONFIG.first_token]
+        made.table.copy_(table)
+        made.model, made.mtp = fit(made, parts, {})
+        for right in order:
+            made.plan_and_draft()
+            drafts = torch.tensor(said[len(given) : len(given) + CONFIG.drafts])
+            drafts[right:] = (drafts[right:] + 1) % CONFIG.vocabulary
+            made.drafts.copy_(drafts)
+            made.verify()
+            made.commit()
+            made.extend()
+            assert int(made.accepted) == right
+            given += made.result[: right + 1].tolist()
+            kept_now = [t for a in made.model.kda() for t in (a.state, a.history)]
+            for mine, theirs in zip(kept_now, states[len(given) - 1], strict=True):
+                assert error(mine, theirs) < 1e-4
+    assert given == said[: len(given)]
+    seen = table[: len(given) - 1]
+    for mine, theirs in zip(made.model.layers, plain.model.layers, strict=True):
+        if isinstance(mine.attention, Mla) and isinstance(theirs.attention, Mla):
+            assert error(mine.attention.cache[seen], theirs.attention.cache[seen]) < 1e-4
 
 
 @pytest.mark.gpu
