@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -19,6 +20,7 @@ from bubblescope.targets.ling.loop import Loop  # noqa: E402
 from bubblescope.targets.ling.mla import Mla, Positions  # noqa: E402
 from bubblescope.targets.ling.model import Model, Mtp  # noqa: E402
 from bubblescope.targets.ling.parts import kept  # noqa: E402
+from bubblescope.targets.ling.reference.linear import project_fp32  # noqa: E402
 from bubblescope.targets.ling.snapshot import routed  # noqa: E402
 from bubblescope.targets.ling.target import Ling  # noqa: E402
 from bubblescope.targets.ling.weights import Weights  # noqa: E402
@@ -202,3 +204,24 @@ def test_the_stream_thread_says_that_it_runs_no_kernels() -> None:
 def test_a_part_that_there_is_not_is_refused() -> None:
     with pytest.raises(ValueError, match="no such parts: everything"):
         replaced(Ling("cpu"), "everything")
+
+
+@pytest.mark.parametrize("parts", [frozenset({"pdl"}), frozenset({"bf16 lm_head"})])
+def test_weights_in_bf16_keep_an_fp32_vocabulary_unless_that_part_is_asked_for(
+    parts: frozenset[str],
+) -> None:
+    made = Loop(CONFIG, Weights(0, DEVICE, torch.bfloat16), None)
+    model, _ = fit(made, parts, {})
+    hidden = torch.ones(2, CONFIG.hidden, device=DEVICE, dtype=torch.bfloat16)
+    used: list[torch.dtype] = []
+
+    def note(x: Tensor, weight: Tensor) -> Tensor:
+        used.append(weight.dtype)
+        return project_fp32(x, weight)
+
+    with (
+        mock.patch("bubblescope.targets.ling.model.project_fp32", note),
+        mock.patch("optimizations.kernels.ling.project_fp32", note),
+    ):
+        assert model.logits(hidden).dtype == torch.float32
+    assert used == [torch.bfloat16 if "bf16 lm_head" in parts else torch.float32]

@@ -88,7 +88,8 @@ def test_logits_are_fp32_products_of_what_is_bf16() -> None:
     model = Model(CONFIG, weights())
     hidden = draw(5, CONFIG.hidden)
     logits = model.logits(hidden)
-    assert logits.dtype == torch.float32
+    assert logits.dtype == model.head.dtype == torch.float32
+    assert torch.equal(model.head, model.head.to(BF16).float())  # the values are those of bf16
     assert error(logits, hidden.double() @ model.head.double().t()) < 1e-6
 
 

@@ -23,8 +23,9 @@ def step_bytes(loop: Loop, experts: float | None = None) -> int:
     """Weights and states of all forward passes of a step, each read once a pass.
 
     Of the routed experts only the distinct ones, and for the draft head as few as one token can
-    choose. Router gates count in the precision of the other weights: a pass may round them so.
-    Cached latents and activations are left out: with them it is more, so this is a floor.
+    choose. Router gates and vocabulary count in the precision of the other weights, since passes
+    round them so. Cached latents and activations are left out: with them it is more, so this is a
+    floor.
 
     Args:
         loop: whose shapes count.
@@ -35,10 +36,11 @@ def step_bytes(loop: Loop, experts: float | None = None) -> int:
         _layer(layer, _distinct(layer) if experts is None else experts)
         for layer in loop.model.layers
     )
-    verify += _size(loop.model, "norm", "head")
+    head = int(loop.model.head.numel() * loop.model.embedding.element_size())
+    verify += _size(loop.model, "norm") + head
     draft = _layer(loop.mtp.layer, c.top_experts)
     draft += _size(loop.mtp, "token_norm", "hidden_norm", "join", "norm")
-    draft += _size(loop.model, "head")
+    draft += head
     # One pass for each draft but the first, which `extend` makes.
     return round(verify + c.drafts * draft)
 

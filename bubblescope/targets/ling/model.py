@@ -62,7 +62,8 @@ class Model:
         self.embedding = weights.normal(c.vocabulary, c.hidden, std=1.0)
         self.layers = [Layer.of(c, index, weights) for index in range(c.layers)]
         self.norm = weights.near_one(c.hidden)
-        self.head = weights.linear(c.vocabulary, c.hidden)
+        # In fp32, as SGLang had it before the fix that the pass bf16-lm-head is.
+        self.head = weights.linear(c.vocabulary, c.hidden).float()
 
     def __call__(self, tokens: Tensor, where: Positions) -> Tensor:
         """Hidden states (tokens, hidden) of tokens that follow what was committed.

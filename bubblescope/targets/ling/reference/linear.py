@@ -11,12 +11,12 @@ def project_fp32(x: Tensor, weight: Tensor) -> Tensor:
 
     Args:
         x: (..., inputs).
-        weight: (outputs, inputs), of the same type.
+        weight: (outputs, inputs).
 
     Returns:
         fp32 (..., outputs).
     """
-    if x.is_cuda and x.dtype != torch.float32:
+    if x.is_cuda and x.dtype == weight.dtype != torch.float32:
         flat = torch.mm(x.flatten(0, -2), weight.t(), out_dtype=torch.float32)
         return flat.view(*x.shape[:-1], -1)
     return x.float() @ weight.float().t()
