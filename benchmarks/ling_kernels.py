@@ -30,7 +30,7 @@ from bubblescope.targets.ling.reference import kda, moe, mtp, norms
 from bubblescope.targets.ling.reference import mla as plain_mla
 from bubblescope.targets.ling.reference.linear import project_fp32
 from bubblescope.targets.ling.reference.rope import rope_table
-from optimizations.kernels import mla
+from optimizations.kernels import attend, mla
 from optimizations.kernels.argmax import argmax
 from optimizations.kernels.experts import experts
 from optimizations.kernels.join import join
@@ -360,7 +360,7 @@ def mla_cases(tokens: int) -> Iterator[Case]:
     def ours(m: Any, **how: Any) -> Tensor:
         q, kv, gates, key, value, norm, cache = m
         queries = mla.prepare(q, kv, key, norm, *angles, at, slots, cache, pdl=True)
-        seen = mla.attend(queries, cache, at, table, rank=rank, scale=scale, pdl=True, **how)
+        seen = attend.attend(queries, cache, at, table, rank=rank, scale=scale, pdl=True, **how)
         return mla.values(seen, value, gates, pdl=True)
 
     def plain(m: Any) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from optimizations.kernels import (
     argmax,
+    attend,
     experts,
     join,
     mla,
@@ -65,7 +66,7 @@ def run(tokens: int) -> None:
         latent[:, :1536], latent[:, 1536:2112], _t(8, 128, 512), _t(512), angles, angles,
         at, at, cache, pdl=True,
     )  # fmt: skip
-    seen = mla.attend(queries, cache, at, table, rank=512, scale=0.07, pdl=True)
+    seen = attend.attend(queries, cache, at, table, rank=512, scale=0.07, pdl=True)
     argmax.argmax(_t(t, 39_296, dtype=FP32), pdl=True)
     join.join(
         at, _t(39_296, hidden), _t(t, hidden), _t(hidden), _t(hidden), _t(hidden, 2 * hidden),
@@ -93,7 +94,7 @@ def run_fp32() -> None:
         _t(6, 96, dtype=FP32), _t(6, 48, dtype=FP32), _t(2, 32, 32, dtype=FP32),
         _t(32, dtype=FP32), angles, angles, at, at, cache,
     )  # fmt: skip
-    seen = mla.attend(queries, cache, at, table, rank=32, scale=0.1)
+    seen = attend.attend(queries, cache, at, table, rank=32, scale=0.1)
     mla.values(seen, _t(2, 32, 32, dtype=FP32), _t(6, 2, dtype=FP32))
     verify_attention.verify(
         _t(6, 2, 80, dtype=FP32), _t(6, 1, 80, dtype=FP32), _t(64, 1, 80, dtype=FP32),

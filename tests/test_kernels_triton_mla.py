@@ -9,7 +9,8 @@ torch = pytest.importorskip("torch")
 
 from bubblescope.targets.ling.reference import mla as reference  # noqa: E402
 from bubblescope.targets.ling.reference.rope import rope_table  # noqa: E402
-from optimizations.kernels.mla import attend, prepare, values  # noqa: E402
+from optimizations.kernels.attend import attend  # noqa: E402
+from optimizations.kernels.mla import prepare, values  # noqa: E402
 from tests.triton_device import (  # noqa: E402
     DEVICE,
     FP32,

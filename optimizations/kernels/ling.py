@@ -24,7 +24,7 @@ from bubblescope.targets.ling.reference import moe as plain_moe
 from bubblescope.targets.ling.reference.linear import project_fp32
 from bubblescope.targets.ling.reference.norms import rms_norm
 from bubblescope.targets.ling.reference.rope import rope_table
-from optimizations.kernels import argmax, experts, join, mla, project, router, staged_kda
+from optimizations.kernels import argmax, attend, experts, join, mla, project, router, staged_kda
 
 PARTS = frozenset({"bf16 gate", "bf16 lm_head", "router", "fused KDA verify", "pdl"})
 
@@ -254,7 +254,7 @@ class KernelLayer(Layer):
             pdl=True,
         )
         scale = (c.nope_dim + c.rope_dim) ** -0.5
-        seen = mla.attend(
+        seen = attend.attend(
             queries, a.cache, where.at, where.table, rank=c.kv_rank, scale=scale, pdl=True
         )
         out = mla.values(seen, a.value, gate, pdl=True)

@@ -2,7 +2,7 @@
 
 SGLang's Triton backend verifies drafts with its kernel for prompts: one program a head walks the
 whole context, eight on an H200 for a rank of Ling, 160 us at some 700 positions. Here the context
-is split as in `mla.attend`; a last split takes the drafts themselves, each of which sees those
+is split as in `attend`; a last split takes the drafts themselves, each of which sees those
 before it. The bound, of a layer: 1152 bytes a position, read from the cache once.
 
 How long the context is is read on the device, so a captured graph serves every length.
@@ -16,8 +16,8 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from optimizations.kernels.attend import _join, _share
 from optimizations.kernels.launching import dot_type, options
-from optimizations.kernels.mla import _join, _share
 
 SPLITS = 32
 """Programs that share the context of 16 rows, the last of them for the drafts."""
