@@ -93,8 +93,22 @@ def test_several_ranks_each_have_their_lanes(browser: Page, tmp_path):
     page = browser.open(view_pages.write(view_pages.of(trace.timeline()), tmp_path))
     assert page.complaints() == []
     labels = page.texts(".lane-label")
-    for rank in range(3):
-        assert f"bubbles, rank {rank} device {rank}" in labels
+    assert labels == [
+        label
+        for rank in range(3)
+        for label in (
+            f"rank {rank}",
+            f"▾ calls thread {4000 + rank}",
+            f"bubbles device {rank}",
+            "▾ stream 7",
+            "operations queued",
+            "queued time",
+        )
+    ]
+    # Of each of three devices, four kernels of 50 us: the bar and its legend are of all together.
+    assert "µs in all, sum of 3 devices: busy 600" in page.text(".legend")
+    title = page.timeline('document.getElementById("chart").layout.yaxis.title.text')
+    assert title == "µs, sum of 3 devices"
     # Each rank is 1 us later than the one before it, and so are its bubbles: rows 0, 3 and 6.
     walked = []
     for _ in range(4):

@@ -11,9 +11,10 @@ import { showDetails } from "./details.js";
 import { findingsList, PlaceWalk } from "./findings.js";
 import { drawOverview } from "./overview.js";
 import { buildToolbar, Search, stepSelect, walkBubbles } from "./toolbar.js";
+import { legendOf } from "./legend.js";
 import { Aligned } from "./compare.js";
 import { ablationFacts, ablationTable, drawWaterfall } from "./ablation.js";
-import { inMicroseconds, span } from "./units.js";
+import { count, inMicroseconds, span } from "./units.js";
 
 const SIDES = ["A", "B"];
 
@@ -53,7 +54,7 @@ class Viewer {
         if (mine) made.setAttribute("aria-current", "true");
         else made.removeAttribute("aria-current");
       }
-      fill(byId("place"), `place ${at} of ${of}, longest first; [ and ] go on`);
+      fill(byId("place"), `place ${count(at)} of ${count(of)}, longest first; [ and ] go on`);
     });
     this.actions = {
       bubble: (by) => walkBubbles(this.timeline, by),
@@ -67,10 +68,8 @@ class Viewer {
     followPointer(this.timeline);
     listenForKeys(this.timeline, this.actions);
     this.details(null);
-    const occurring = page.kinds.filter(
-      ({ label }) => label === "busy" || recordings.some(({ report }) => report.parts_ns[label] > 0),
-    );
-    this.build = (controls) => buildToolbar(byId("toolbar"), this.timeline, this.search, this.actions, occurring, controls);
+    this.build = (controls, shown = recordings) =>
+      buildToolbar(byId("toolbar"), this.timeline, this.search, this.actions, controls, legendOf(page.kinds, shown));
   }
 
   findingOf(made, finding) {
@@ -197,7 +196,7 @@ function ofAblation(page, recordings, viewer) {
       return { recording: recordings[n], label: ablation.rows[of].label, title: recordings[n].label };
     });
     const aligned = new Aligned(viewer.timeline, sides);
-    viewer.build(aligned.controls());
+    viewer.build(aligned.controls(), sides.map(({ recording }) => recording));
     aligned.show();
   };
   const goTo = (row) => {
