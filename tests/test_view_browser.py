@@ -360,23 +360,28 @@ def test_a_bubble_narrower_than_a_pixel_shows(browser: Page, tmp_path):
     assert before == after != at
 
 
-def test_numbers_of_many_steps_do_not_run_into_each_other(browser: Page, tmp_path):
-    page = browser.open(view_pages.write(view_pages.of(with_read(80).timeline()), tmp_path))
-    drawn = page.run(
+def written(page: Page) -> list[tuple[str, float, float, float]]:
+    """Texts on the canvas, from above: each with its height and its left and right edge."""
+    return page.run(
         """
         const { timeline } = bubblescope;
         const { context } = timeline;
         const found = [];
         context.fillText = (text, x, y) => {
-          if (y === 11) found.push([text, x, x + context.measureText(text).width]);
+          found.push([text, y, x, x + context.measureText(text).width]);
         };
         timeline.draw();
         delete context.fillText;
         return found;
         """
     )
-    assert len(drawn) > 20
-    assert all(a[2] < b[1] for a, b in itertools.pairwise(drawn))
+
+
+def test_numbers_of_many_steps_do_not_run_into_each_other(browser: Page, tmp_path):
+    page = browser.open(view_pages.write(view_pages.of(with_read(80).timeline()), tmp_path))
+    numbers = [(left, right) for _, y, left, right in written(page) if y == 11]
+    assert len(numbers) > 20
+    assert all(a[1] < b[0] for a, b in itertools.pairwise(numbers))
     ticks = page.driver.find_elements(By.CSS_SELECTOR, "#chart .xtick text")
     edges = [(t.rect["x"], t.rect["x"] + t.rect["width"]) for t in ticks]
     assert len(edges) > 10
@@ -484,6 +489,11 @@ def test_hostile_names_run_nothing(browser: Page, tmp_path):
     assert page.complaints() == []
     for key in "nnn":
         page.press(key)
+    page.press("f")
+    page.timeline("timeline.view(69.9e3, 71.1e3)")  # where the second operation is
+    on_canvas = "".join(text for text, *_ in written(page))
+    assert "\ufffdgpj" in on_canvas
+    assert not re.search("[\u202a-\u202e\u2066-\u2069]", on_canvas)
     page.press("f")
     page.click_on("op", 0)
     assert "</script><script>globalThis.ran = 1</script>" in page.text("#details")

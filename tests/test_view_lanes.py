@@ -140,6 +140,7 @@ def test_a_recording_of_one_operation(browser: Page, tmp_path):
     page.press("n")
     assert page.selected() is None
     assert "Nothing to act on" in page.text("#side")
+    assert "There is no bubble" in page.text("#details")
 
 
 def test_what_makes_the_figures_doubtful_is_said(browser: Page, tmp_path):

@@ -7,20 +7,12 @@ import { bytes, count, exact, inMicroseconds, percent, rounded } from "./units.j
 const READ = "blocking read";
 const MOST_BUBBLES = 5; // that the panel of a read lists
 
-/** Show what is selected in `panel`; `go(table, row)` selects something else of its strip. */
-export function showDetails(panel, selected, kinds, go) {
-  if (!selected) return fill(panel, nothing());
+/** Show what is selected in `panel`; `go(table, row)` selects something else of its strip; `empty` says what there is to select. */
+export function showDetails(panel, selected, kinds, go, empty) {
+  if (!selected) return fill(panel, element("p", { class: "quiet" }, empty));
   const { strip, table, row } = selected;
   const make = { bubble: bubbleDetails, op: opDetails, call: callDetails, range: rangeDetails }[table];
   return fill(panel, ...make(strip.recording, row, { kinds, go }));
-}
-
-function nothing() {
-  return element(
-    "p",
-    { class: "quiet" },
-    "Click a bubble, an operation or a call; or press n for the next bubble. Why it is there is said here.",
-  );
 }
 
 /** A heading with the length as its first word. */

@@ -45,6 +45,9 @@ async function main() {
 class Viewer {
   constructor(page, recordings) {
     this.kinds = page.kinds;
+    this.empty = recordings.some(({ columns }) => columns["bubble.op"].rows)
+      ? "Click a bubble, an operation or a call; or press n for the next bubble. Why it is there is said here."
+      : "There is no bubble: the device is busy in all of the window. Click an operation or a call.";
     this.timeline = new Timeline(byId("timeline"), page.kinds);
     this.search = new Search(this.timeline);
     this.walk = new PlaceWalk(({ finding, at, of }) => {
@@ -80,6 +83,7 @@ class Viewer {
   details(selected) {
     showDetails(byId("details"), selected, this.kinds, (table, row) =>
       this.timeline.select(selected.strip, table, row, true),
+      this.empty,
     );
   }
 

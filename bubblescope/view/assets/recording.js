@@ -1,5 +1,6 @@
 // A recording as the page holds it: its tables, and the joins between them.
 
+import { clean } from "./dom.js";
 import { firstAtLeast, firstAbove } from "./search.js";
 
 /** Rows by a key that may repeat: of(key) gives the rows that have it. */
@@ -44,6 +45,9 @@ const TABLES = {
 export class Recording {
   constructor({ head, column }) {
     Object.assign(this, head);
+    // A canvas turns and hides text by its marks as HTML does.
+    for (const table of ["op", "call", "range"]) this.names[table] = this.names[table].map(clean);
+    [this.label, this.run] = [clean(this.label), clean(this.run)];
     // Columns are read when they are first needed: the first picture needs few of them.
     for (const [table, names] of Object.entries(TABLES)) {
       this[table] = {};
