@@ -92,6 +92,11 @@ def test_a_bubble_says_why_it_is_there(loop: Page):
         assert words in said
 
 
+def test_a_pointer_on_a_bubble_says_what_most_of_it_is(loop: Page):
+    loop.pointer(*loop.place("bubble", 0)).perform()
+    assert loop.text(".tip") == "40.000 µs bubble: host gap"
+
+
 def test_an_operation_and_its_launch(loop: Page):
     loop.click_on("op", 1)
     said = loop.text("#details")
@@ -294,7 +299,7 @@ def test_the_first_screen_says_in_figures_where_the_step_goes(recorded: Page, sg
     steps = view_pages.report(sglang)["steps"]
     told = {"busy": steps["busy_ns"]} | {k: ns for k, ns in steps["parts_ns"].items() if ns}
     figures = " ".join(f"{label} {ns / 1000:,.0f}" for label, ns in told.items())
-    assert recorded.text(".legend") == f"µs a step: {figures}"
+    assert recorded.text("#toolbar .legend") == f"µs a step: {figures}"
 
 
 def test_a_bar_leads_to_its_step(recorded: Page, sglang):

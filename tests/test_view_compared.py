@@ -64,6 +64,8 @@ def test_an_ablation_is_a_waterfall_over_its_table(browser: Page, tmp_path):
     # The last row's recording is shown under the baseline's; each row with one leads to it.
     shown = "timeline.strips.map((strip) => bubblescope.recordings.indexOf(strip.recording))"
     assert page.timeline(shown) == [0, 1]
+    # Each kernel takes 60 us of its step, with the read and without.
+    assert "none → + other, µs a step: busy 60 → 60" in page.text("#toolbar .legend")
     page.click('[aria-label="Show the recording of none"]')
     assert page.timeline(shown) == [0]
 
@@ -132,7 +134,7 @@ def test_both_of_a_comparison_are_in_view_on_a_small_screen(browser: Page, tmp_p
     # What each kind of time took, before and after, as the JSON reports have it.
     told = [view_pages.report(side)["steps"] for side in (a, b)]
     before, after = (f"{round(steps['busy_ns'] / 1000):,}" for steps in told)
-    assert f"A → B, µs a step: busy {before} → {after}" in page.text(".legend")
+    assert f"A → B, µs a step: busy {before} → {after}" in page.text("#toolbar .legend")
 
 
 def test_a_comparison_has_both_with_their_steps_aligned(browser: Page, tmp_path):

@@ -71,8 +71,8 @@ class Viewer {
     followPointer(this.timeline);
     listenForKeys(this.timeline, this.actions);
     this.details(null);
-    this.build = (controls, shown = recordings) =>
-      buildToolbar(byId("toolbar"), this.timeline, this.search, this.actions, controls, legendOf(page.kinds, shown));
+    this.build = (controls, sides) =>
+      buildToolbar(byId("toolbar"), this.timeline, this.search, this.actions, controls, legendOf(page.kinds, sides));
   }
 
   findingOf(made, finding) {
@@ -148,7 +148,7 @@ function ofDiagnosis(page, [recording], viewer) {
   const controls = recording.steps.number.length
     ? [element("div", { class: "group" }, element("span", { class: "quiet" }, "step"), go, element("span", { class: "quiet" }, "over it"), over)]
     : [];
-  viewer.build(controls);
+  viewer.build(controls, [{ recording }]);
   fill(byId("side"), element("h2", {}, "Findings"), element("output", { id: "place", class: "quiet" }),
     findingsList(recording, (finding) => viewer.walk.choose(timeline, timeline.strips[0], finding)),
     doubts(recording));
@@ -169,7 +169,7 @@ function ofComparison(page, recordings, viewer) {
   }));
   const aligned = new Aligned(timeline, sides);
   subtitle(recordings.map((recording, n) => `${SIDES[n]}: ${stepText(recording) || recording.label}`));
-  viewer.build(aligned.controls());
+  viewer.build(aligned.controls(), sides);
   fill(
     byId("side"),
     element("h2", {}, "What changed"),
@@ -200,7 +200,7 @@ function ofAblation(page, recordings, viewer) {
       return { recording: recordings[n], label: ablation.rows[of].label, title: recordings[n].label };
     });
     const aligned = new Aligned(viewer.timeline, sides);
-    viewer.build(aligned.controls(), sides.map(({ recording }) => recording));
+    viewer.build(aligned.controls(), sides);
     aligned.show();
   };
   const goTo = (row) => {

@@ -87,6 +87,14 @@ export class Recording {
     return [first, firstAbove(this.piece.bubble, bubble, first)];
   }
 
+  /** The part that takes most of a bubble. */
+  mostOf(bubble) {
+    const sums = new Float64Array(this.parts.length);
+    const [first, stop] = this.piecesOf(bubble);
+    for (let n = first; n < stop; n++) sums[this.piece.part[n]] += this.piece.length[n];
+    return this.parts[sums.indexOf(Math.max(...sums))];
+  }
+
   /** The read that a call belongs to, -1 where it is none. */
   readOfCall(call) {
     const found = firstAtLeast(this.read.call, call);
