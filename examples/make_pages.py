@@ -2,8 +2,8 @@
 
     python examples/make_pages.py [FOLDER]
 
-Each is one HTML file that opens without a network: a diagnosis and a comparison of SGLang's steps
-recorded on an H200, and an ablation of the embedded loop.
+Each is one HTML file that opens without a network, of SGLang on an H200: a diagnosis and a
+comparison of recorded steps, and the ablation of its passes.
 """
 
 from __future__ import annotations
@@ -25,18 +25,8 @@ def commands() -> dict[str, tuple[str | Path, ...]]:
     return {
         "diagnose.html": ("diagnose", sglang, *STEPS),
         "compare.html": ("compare", sglang, without_sync, *STEPS),
-        "ablate.html": _ablation(),
+        "ablate.html": ("view", RESULTS / "ablate-sglang-h200.json"),
     }
-
-
-def _ablation() -> tuple[str | Path, ...]:
-    """The one that was run on an H200, beside recordings of its loop; else the one on a CPU."""
-    measured = RESULTS / "ablate-ling-h200.json"
-    if not measured.exists():
-        return ("view", RESULTS / "ablate-ling-cpu.json")
-    rows = {"none": "ling3-loop-h200", "+ seq-len-sync": "ling3-loop-h200-seq-len-sync"}
-    traces = [f"--trace={row}={TRACES / name}.bscope" for row, name in rows.items()]
-    return ("view", measured, *traces, *STEPS)
 
 
 def main(folder: Path) -> None:

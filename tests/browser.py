@@ -173,7 +173,10 @@ class Page:
         found = []
         for entry in self.driver.get_log("performance"):
             message = json.loads(entry["message"])["message"]
-            if message["method"] == "Network.requestWillBeSent":
+            if message["method"] != "Network.requestWillBeSent":
+                continue
+            # A browser that just started may still be loading its own first page.
+            if not message["params"]["documentURL"].startswith("chrome://"):
                 found.append(message["params"]["request"]["url"])
         return found
 

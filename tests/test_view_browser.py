@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -91,6 +92,11 @@ def test_a_bubble_says_why_it_is_there(loop: Page):
         assert words in said
 
 
+def test_a_pointer_on_a_bubble_says_what_most_of_it_is(loop: Page):
+    loop.pointer(*loop.place("bubble", 0)).perform()
+    assert loop.text(".tip") == "40.000 µs bubble: host gap"
+
+
 def test_an_operation_and_its_launch(loop: Page):
     loop.click_on("op", 1)
     said = loop.text("#details")
@@ -136,6 +142,7 @@ def test_a_read_and_the_bubble_that_it_is_charged_with(loop: Page):
         "exposes idle 35.000 µs",
     ):
         assert words in said
+    assert loop.texts("#details li") == ["35.000 µs of 40.000 µs"]
     loop.driver.find_element(By.CSS_SELECTOR, "#details li .link").click()
     assert loop.selected() == ("bubble", 0)
 
@@ -288,6 +295,13 @@ def test_bubbles_and_steps_add_up_to_the_json_report(recorded: Page, sglang):
     assert drawn == [step["duration_ns"] for step in told["steps"]["each"]]
 
 
+def test_the_first_screen_says_in_figures_where_the_step_goes(recorded: Page, sglang):
+    steps = view_pages.report(sglang)["steps"]
+    told = {"busy": steps["busy_ns"]} | {k: ns for k, ns in steps["parts_ns"].items() if ns}
+    figures = " ".join(f"{label} {ns / 1000:,.0f}" for label, ns in told.items())
+    assert recorded.text("#toolbar .legend") == f"µs a step: {figures}"
+
+
 def test_a_bar_leads_to_its_step(recorded: Page, sglang):
     bars = recorded.driver.find_elements(By.CSS_SELECTOR, "#chart .trace.bars .point")
     ActionsAt(recorded).click(bars[3])
@@ -349,6 +363,67 @@ def test_a_bubble_narrower_than_a_pixel_shows(browser: Page, tmp_path):
         for pixel in (int(x) - 3, int(x), int(x) + 3)
     )
     assert before == after != at
+
+
+def written(page: Page) -> list[tuple[str, float, float, float]]:
+    """Texts on the canvas, from above: each with its height and its left and right edge."""
+    return page.run(
+        """
+        const { timeline } = bubblescope;
+        const { context } = timeline;
+        const found = [];
+        context.fillText = (text, x, y) => {
+          found.push([text, y, x, x + context.measureText(text).width]);
+        };
+        timeline.draw();
+        delete context.fillText;
+        return found;
+        """
+    )
+
+
+def test_numbers_of_many_steps_do_not_run_into_each_other(browser: Page, tmp_path):
+    page = browser.open(view_pages.write(view_pages.of(with_read(80).timeline()), tmp_path))
+    numbers = [(left, right) for _, y, left, right in written(page) if y == 11]
+    assert len(numbers) > 20
+    assert all(a[1] < b[0] for a, b in itertools.pairwise(numbers))
+    ticks = page.driver.find_elements(By.CSS_SELECTOR, "#chart .xtick text")
+    edges = [(t.rect["x"], t.rect["x"] + t.rect["width"]) for t in ticks]
+    assert len(edges) > 10
+    assert all(a[1] < b[0] for a, b in itertools.pairwise(edges))
+    assert [int(t.text) % 5 for t in ticks] == [0] * len(ticks)
+
+
+def test_a_match_in_a_folded_lane_unfolds_it(browser: Page, tmp_path):
+    trace = TraceBuilder()
+    for k in range(3):
+        t = 100 * US * k
+        trace.range("python", "outer", t, 90 * US)
+        trace.range("python", "inner", t + US, 80 * US)
+        trace.launch("gemm", t + 2 * US, US, t + 10 * US, 50 * US)
+    page = browser.open(view_pages.write(view_pages.of(trace.timeline()), tmp_path))
+    folded = "timeline.strips[0].lanes.find(({ kind }) => kind === 'python').collapsed"
+    assert page.timeline(folded) is True
+    page.press("/")
+    page.press("inner" + Keys.ENTER)
+    assert page.selected()[0] == "range"
+    assert page.timeline(folded) is False
+
+
+def test_keys_work_after_a_step_was_chosen_and_rest_while_help_is_open(loop: Page):
+    loop.choose("Go to a step", "2")
+    step = loop.view()
+    loop.press("w")
+    closer = loop.view()
+    assert closer[1] - closer[0] == pytest.approx((step[1] - step[0]) / 1.4)
+    loop.press("n")
+    chosen = loop.selected()
+    loop.press("?")
+    loop.press("w")
+    loop.press(Keys.ESCAPE)
+    assert loop.run("return document.getElementById('help').open") is False
+    assert loop.selected() == chosen
+    assert loop.view()[1] - loop.view()[0] <= closer[1] - closer[0]
 
 
 def test_light_and_dark(loop: Page):
@@ -419,6 +494,11 @@ def test_hostile_names_run_nothing(browser: Page, tmp_path):
     assert page.complaints() == []
     for key in "nnn":
         page.press(key)
+    page.press("f")
+    page.timeline("timeline.view(69.9e3, 71.1e3)")  # where the second operation is
+    on_canvas = "".join(text for text, *_ in written(page))
+    assert "\ufffdgpj" in on_canvas
+    assert not re.search("[\u202a-\u202e\u2066-\u2069]", on_canvas)
     page.press("f")
     page.click_on("op", 0)
     assert "</script><script>globalThis.ran = 1</script>" in page.text("#details")

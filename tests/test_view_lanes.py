@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -93,8 +94,22 @@ def test_several_ranks_each_have_their_lanes(browser: Page, tmp_path):
     page = browser.open(view_pages.write(view_pages.of(trace.timeline()), tmp_path))
     assert page.complaints() == []
     labels = page.texts(".lane-label")
-    for rank in range(3):
-        assert f"bubbles, rank {rank} device {rank}" in labels
+    assert labels == [
+        label
+        for rank in range(3)
+        for label in (
+            f"rank {rank}",
+            f"▾ calls thread {4000 + rank}",
+            f"bubbles device {rank}",
+            "▾ stream 7",
+            "operations queued",
+            "queued time",
+        )
+    ]
+    # Of each of three devices, four kernels of 50 us: the bar and its legend are of all together.
+    assert "µs in all, sum of 3 devices: busy 600" in page.text("#toolbar .legend")
+    title = page.timeline('document.getElementById("chart").layout.yaxis.title.text')
+    assert title == "µs, sum of 3 devices"
     # Each rank is 1 us later than the one before it, and so are its bubbles: rows 0, 3 and 6.
     walked = []
     for _ in range(4):
@@ -126,6 +141,7 @@ def test_a_recording_of_one_operation(browser: Page, tmp_path):
     page.press("n")
     assert page.selected() is None
     assert "Nothing to act on" in page.text("#side")
+    assert "There is no bubble" in page.text("#details")
 
 
 def test_what_makes_the_figures_doubtful_is_said(browser: Page, tmp_path):
@@ -165,6 +181,18 @@ def test_columns_have_no_seams_on_finer_screens(browser: Page, tmp_path):
     finally:
         finer(1)
     assert {tuple(pixels[n : n + 4]) for n in range(0, len(pixels), 4)} == {tuple(pixels[:4])}
+
+
+@pytest.mark.parametrize(
+    ("name", "figure"),  # as the README has them
+    [("diagnose", "1,175 µs a step"), ("compare", "1,184 µs"), ("ablate", "4 rounds of 100 steps")],
+)
+def test_the_pages_in_examples_open(browser: Page, name: str, figure: str):
+    path = Path(__file__).parents[1] / "examples" / "pages" / f"{name}.html"
+    page = browser.open(path.as_uri())
+    assert page.complaints() == []
+    assert figure in page.text("#side")
+    assert path.stat().st_size < 2_100_000
 
 
 def test_a_served_page_is_the_same(browser: Page):

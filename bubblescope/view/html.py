@@ -37,6 +37,7 @@ _SCRIPTS = (
     "pointer.js",
     "keys.js",
     "details.js",
+    "legend.js",
     "findings.js",
     "overview.js",
     "toolbar.js",

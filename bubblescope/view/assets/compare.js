@@ -3,6 +3,9 @@
 import { button, element } from "./dom.js";
 import { stepSelect } from "./toolbar.js";
 
+const OUTER = 2; // rows of nested ranges that say which stage it is
+const LOW = 18; // pixels of a track
+
 export class Aligned {
   /** `sides`: [{recording, title}], the first on top. */
   constructor(timeline, sides) {
@@ -21,6 +24,7 @@ export class Aligned {
 
   /** Show both; the picture is of the aligned steps. */
   show() {
+    for (const { recording } of this.sides) shorten(this.timeline.lanesFor(recording));
     const shown = this.sides.map(({ recording, label, title }, n) => {
       const step = this.steps[n];
       const from = step < 0 ? recording.start : recording.steps.start_ns[step];
@@ -55,6 +59,16 @@ export class Aligned {
         button("\u203A", "Both to the next step", () => this.move(1)),
       ),
     ];
+  }
+}
+
+/** Two recordings are to be seen at once: of nested ranges, at first only the outer ones; low tracks. */
+function shorten(lanes) {
+  if (lanes.shortened) return;
+  lanes.shortened = true;
+  for (const lane of lanes) {
+    if (lane.kind === "ranges" || lane.kind === "stream") lane.most = OUTER;
+    else if (lane.kind === "queued" || lane.kind === "ahead") lane.rowHeight = LOW;
   }
 }
 

@@ -1,24 +1,18 @@
 // What is selected, in words and exact figures.
 
 import { button, element, fill } from "./dom.js";
+import { threadTitle } from "./lanes.js";
 import { bytes, count, exact, inMicroseconds, percent, rounded } from "./units.js";
 
 const READ = "blocking read";
+const MOST_BUBBLES = 5; // that the panel of a read lists
 
-/** Show what is selected in `panel`; `go(table, row)` selects something else of its strip. */
-export function showDetails(panel, selected, kinds, go) {
-  if (!selected) return fill(panel, nothing());
+/** Show what is selected in `panel`; `go(table, row)` selects something else of its strip; `empty` says what there is to select. */
+export function showDetails(panel, selected, kinds, go, empty) {
+  if (!selected) return fill(panel, element("p", { class: "quiet" }, empty));
   const { strip, table, row } = selected;
   const make = { bubble: bubbleDetails, op: opDetails, call: callDetails, range: rangeDetails }[table];
   return fill(panel, ...make(strip.recording, row, { kinds, go }));
-}
-
-function nothing() {
-  return element(
-    "p",
-    { class: "quiet" },
-    "Click a bubble, an operation or a call; or press n for the next bubble. Why it is there is said here.",
-  );
 }
 
 /** A heading with the length as its first word. */
@@ -274,17 +268,22 @@ function callDetails(recording, row, { go }) {
 function exposed(recording, read, go) {
   if (read < 0) return [];
   const { charge } = recording;
-  const rows = Array.from(recording.chargesOfRead.of(read)).sort((a, b) => charge.ns[b] - charge.ns[a]);
-  const bubbles = [...new Set(rows.map((n) => charge.bubble[n]))].slice(0, 5);
+  const sums = new Map();
+  for (const n of recording.chargesOfRead.of(read)) {
+    sums.set(charge.bubble[n], (sums.get(charge.bubble[n]) ?? 0) + charge.ns[n]);
+  }
+  const bubbles = [...sums].sort((a, b) => b[1] - a[1]);
   if (!bubbles.length) return [];
+  const more = bubbles.length - MOST_BUBBLES;
   return [
     element("h3", {}, "Bubbles that it is charged with"),
     element(
       "ul",
       {},
-      ...bubbles.map((n) =>
-        element("li", {}, link(exact(recording.bubble.length[n]), "Show the bubble", () => go("bubble", n))),
+      ...bubbles.slice(0, MOST_BUBBLES).map(([n, ns]) =>
+        element("li", {}, link(exact(ns), "Show the bubble", () => go("bubble", n)), ` of ${exact(recording.bubble.length[n])}`),
       ),
+      more > 0 && element("li", { class: "quiet" }, `${count(more)} more`),
     ),
   ];
 }
@@ -303,7 +302,6 @@ function rangeDetails(recording, row) {
 }
 
 function threadText(recording, number) {
-  const { name: said, thread, process } = recording.threads[number];
-  if (thread < 0) return "not recorded";
-  return `${said ? `${said}, ` : ""}${thread} of process ${process}`;
+  const of = recording.threads[number];
+  return of.thread < 0 ? "not recorded" : threadTitle(of);
 }

@@ -2,7 +2,7 @@
 
 import { colour } from "./theme.js";
 import { fitted, paintBubbles, paintRow, paintTrack } from "./paint.js";
-import { rounded, span } from "./units.js";
+import { count, span } from "./units.js";
 
 export const AXIS = 38;
 export const TITLE = 20; // of a strip, where there are several
@@ -145,7 +145,7 @@ function drawLane(context, lane, recording, strip, scale, y, palette) {
       if (lane.reads) paintReads(context, lane.reads[n], scale, at, height, palette);
     });
     if (dim) drawMatches(context, lane, scale, y, height, style);
-  } else {
+  } else if (lane.kind !== "rank") {
     drawTrack(context, lane, strip, scale, y, palette);
   }
   context.restore();
@@ -159,7 +159,7 @@ function drawMatches(context, lane, scale, y, height, style) {
   context.globalAlpha = 1;
   const found = { ...style, many: colour("--accent") };
   lane.matches.forEach((row, n) => {
-    if (row && (!lane.collapsed || n === 0)) {
+    if (row && n < lane.shownRows.length) {
       paintRow(context, row, scale, y + n * lane.shownRow, height, found);
     }
   });
@@ -215,24 +215,30 @@ function drawAxis(context, timeline) {
     context.fillStyle = colour("--line");
     context.fillRect(x, AXIS - 7, 1, 6);
     context.fillStyle = colour("--faint");
-    const text = inMs ? `${time / 1e6} ms` : scale.perPixel < 50 ? `${time / 1e3} µs` : `${rounded(time)} µs`;
+    const text = inMs ? `${count(time / 1e6)} ms` : `${count(time / 1e3)} µs`;
     if (x + 80 < width) context.fillText(text, x + 4, AXIS - 11);
   }
   const { recording, offset } = strips[0];
   const moved = scale.moved(offset);
   const { number, start_ns: starts, end_ns: ends } = recording.steps;
   context.font = `600 ${FONT}`;
+  let free = 0; // numbers do not run into each other, however narrow their steps are
   for (let n = 0; n < starts.length; n++) {
     const from = Math.max(0, moved.x(starts[n]));
-    const to = Math.min(width, moved.x(ends[n]));
-    if (to < 0 || from > width || to - from < 18) continue;
+    if (moved.x(ends[n]) < 0) continue;
+    if (from > width) break;
+    if (from < free) continue;
+    const next = Math.min(width, moved.x(n + 1 < starts.length ? starts[n + 1] : ends[n]));
+    const long = `step ${number[n]}`;
+    const text = context.measureText(long).width <= next - from - 8 ? long : String(number[n]);
+    const room = context.measureText(text).width;
+    if (from + room + 5 > width) break;
+    if (moved.x(starts[n]) < 0 && room > next - from - 8) continue; // the next one is whole
     context.fillStyle = colour("--line");
     context.fillRect(Math.round(moved.x(starts[n])), 2, 1, 16);
-    const long = `step ${number[n]}`;
-    const room = to - from - 8;
-    const text = context.measureText(long).width <= room ? long : fitted(context, String(number[n]), room);
     context.fillStyle = colour("--ink");
-    if (text) context.fillText(text, from + 5, 11);
+    context.fillText(text, from + 5, 11);
+    free = from + room + 8;
   }
   context.font = FONT;
 }

@@ -9,6 +9,7 @@ export const KEYS = [
   ["/", "search"],
   ["Enter", "in the search: next match; with Shift: the one before"],
   ["r", "ruler on or off; or drag with Shift, or on the axis"],
+  ["double click", "zoom to what is selected"],
   ["Escape", "clear search, ruler and selection"],
   ["wheel", "through the lanes, or zoom where all are in view"],
   ["Ctrl + wheel, pinch", "zoom"],
@@ -19,7 +20,8 @@ export const KEYS = [
 /** Listen for keys; `actions` has a function for each of them. */
 export function listenForKeys(timeline, actions) {
   document.addEventListener("keydown", (event) => {
-    const typing = event.target.closest?.("input, select, textarea");
+    if (document.querySelector("dialog[open]")) return undefined; // it has the keys to itself
+    const typing = event.target.closest?.("input, textarea");
     if (event.key === "Escape") return actions.clear();
     if (typing || event.ctrlKey || event.metaKey || event.altKey) return undefined;
     const share = timeline.width * 0.15;

@@ -12,11 +12,12 @@ export class Lane {
   constructor(kind, label, table, rows, rowHeight, more = {}) {
     Object.assign(this, { kind, label, table, rows, rowHeight, collapsed: false, device: -1 }, more);
     this.matches = null;
+    this.most = Infinity; // rows shown at first, where room is short
     this.stretch = 1; // lanes are taller where there is room
   }
 
   get height() {
-    return this.collapsed ? COLLAPSED : this.shownRow * Math.max(1, this.rows.length);
+    return this.collapsed ? COLLAPSED : this.shownRow * Math.max(1, this.shownRows.length);
   }
 
   /** Height of one row as drawn: a collapsed lane shows its outermost row only. */
@@ -25,7 +26,18 @@ export class Lane {
   }
 
   get shownRows() {
-    return this.collapsed ? this.rows.slice(0, 1) : this.rows;
+    return this.collapsed ? this.rows.slice(0, 1) : this.rows.slice(0, this.most);
+  }
+
+  /** Whether all rows are shown. */
+  get whole() {
+    return !this.collapsed && this.rows.length <= this.most;
+  }
+
+  /** Show all rows, or fold where they are shown. */
+  toggle() {
+    this.collapsed = this.whole;
+    this.most = Infinity;
   }
 }
 
@@ -37,11 +49,12 @@ export function lanesOf(recording) {
   const several = ranks.length > 1;
   const threads = threadRows(recording);
   for (const rank of ranks) {
+    if (several) made.push(new Lane("rank", `rank ${rank}`, null, [], 16, { title: `rank ${rank}` }));
     const numbers = recording.threads.map((_, n) => n).filter((n) => recording.threads[n].rank === rank);
     numbers.sort((a, b) => recording.threads[b].launches - recording.threads[a].launches);
-    for (const n of numbers) made.push(...threadLanes(recording, n, threads, several));
+    for (const n of numbers) made.push(...threadLanes(recording, n, threads));
     recording.devices.forEach((device, n) => {
-      if (device.rank === rank) made.push(...deviceLanes(recording, n, several));
+      if (device.rank === rank) made.push(...deviceLanes(recording, n));
     });
   }
   return made;
@@ -73,23 +86,34 @@ function tableRows(lane, table, lanes) {
   return Array.from(depth, (_, n) => rows.slice(first[n], first[n + 1]));
 }
 
-function threadLanes(recording, number, { ranges, calls }, several) {
-  const { rank, thread, process, name } = recording.threads[number];
-  const rankText = several ? `rank ${rank} ` : "";
-  const where = thread < 0 ? "the profiler itself" : `thread ${thread} of process ${process}`;
-  const who = thread < 0 ? "profiler" : `${rankText}${name || `thread ${thread}`}`;
-  const title = `${rankText}${name ? `${name}, ` : ""}${where}`;
+function threadLanes(recording, number, { ranges, calls }) {
+  const who = threadName(recording.threads[number]);
+  const title = threadTitle(recording.threads[number]);
   const made = [];
   const add = (kind, label, table, rows, height, collapsed) => {
     if (rows.length) made.push(new Lane(kind, label, table, rows, height, { thread: number, collapsed, title }));
   };
   const quiet = recording.threads[number].launches === 0;
-  add("python", `Python, ${who}`, "range", ranges[2 * number + 1], 13, true);
-  add("ranges", `ranges, ${who}`, "range", ranges[2 * number], 14, quiet || ranges[2 * number].length > 8);
-  add("calls", `calls, ${who}`, "call", calls[number], 17, quiet);
+  add("python", `Python ${who}`, "range", ranges[2 * number + 1], 13, true);
+  add("ranges", `ranges ${who}`, "range", ranges[2 * number], 14, quiet || ranges[2 * number].length > 8);
+  add("calls", `calls ${who}`, "call", calls[number], 17, quiet);
   const last = made.at(-1);
   if (last?.kind === "calls") last.reads = readRows(recording, number, last.rows.length);
   return made;
+}
+
+/** What a thread is called where there is little room: torch.profiler's "thread 7 (python)" is "python 7". */
+function threadName({ thread, name }) {
+  if (thread < 0) return "profiler";
+  const [, inside] = /^thread \d+ \((.+)\)$/.exec(name) ?? [];
+  return inside ? `${inside} ${thread}` : name || `thread ${thread}`;
+}
+
+/** A thread in full. */
+export function threadTitle({ thread, process, name }) {
+  if (thread < 0) return "the profiler itself";
+  const number = `thread ${thread} of process ${process}`;
+  return !name || name === `thread ${thread}` ? number : `${name.replace(`thread ${thread} `, "").replace(/^\((.+)\)$/, "$1")}, ${number}`;
 }
 
 /** The reads that waited of a thread, by the row that their call is drawn in. */
@@ -103,13 +127,13 @@ function readRows(recording, number, rows) {
   return intervalRows(keys, rows, start, length);
 }
 
-function deviceLanes(recording, number, several) {
-  const { rank, index, name } = recording.devices[number];
-  const who = `${several ? `rank ${rank} ` : ""}device ${index}`;
+function deviceLanes(recording, number) {
+  const { index, name } = recording.devices[number];
+  const who = `device ${index}`;
   const title = `${who}${name ? `, ${name}` : ""}`;
   const bubbles = bubbleRows(recording, number);
   const more = { device: number, title };
-  const made = [new Lane("bubbles", `bubbles, ${who}`, "bubble", [bubbles.bubbles], 38, { ...more, pieces: bubbles.pieces })];
+  const made = [new Lane("bubbles", `bubbles ${who}`, "bubble", [bubbles.bubbles], 38, { ...more, pieces: bubbles.pieces })];
   const { op, streams } = recording;
   const rows = tableRows(op.stream, op, streams.length);
   const mine = streams.map((_, n) => n).filter((n) => streams[n].device === number);
@@ -117,7 +141,7 @@ function deviceLanes(recording, number, several) {
   const all = mine.reduce((sum, n) => sum + streams[n].operations, 0);
   for (const n of mine) {
     const collapsed = mine.length > 2 && streams[n].operations < all * MINOR;
-    const label = `${several ? `rank ${rank} ` : ""}stream ${streams[n].stream}`;
+    const label = `stream ${streams[n].stream}`;
     const said = `${title}, ${count(streams[n].operations)} operations`;
     made.push(new Lane("stream", label, "op", rows[n], 17, { ...more, stream: n, title: said, collapsed }));
   }

@@ -11,9 +11,10 @@ import { showDetails } from "./details.js";
 import { findingsList, PlaceWalk } from "./findings.js";
 import { drawOverview } from "./overview.js";
 import { buildToolbar, Search, stepSelect, walkBubbles } from "./toolbar.js";
+import { legendOf } from "./legend.js";
 import { Aligned } from "./compare.js";
 import { ablationFacts, ablationTable, drawWaterfall } from "./ablation.js";
-import { inMicroseconds, span } from "./units.js";
+import { count, inMicroseconds, span } from "./units.js";
 
 const SIDES = ["A", "B"];
 
@@ -44,6 +45,9 @@ async function main() {
 class Viewer {
   constructor(page, recordings) {
     this.kinds = page.kinds;
+    this.empty = recordings.some(({ columns }) => columns["bubble.op"].rows)
+      ? "Click a bubble, an operation or a call; or press n for the next bubble. Why it is there is said here."
+      : "There is no bubble: the device is busy in all of the window. Click an operation or a call.";
     this.timeline = new Timeline(byId("timeline"), page.kinds);
     this.search = new Search(this.timeline);
     this.walk = new PlaceWalk(({ finding, at, of }) => {
@@ -53,7 +57,7 @@ class Viewer {
         if (mine) made.setAttribute("aria-current", "true");
         else made.removeAttribute("aria-current");
       }
-      fill(byId("place"), `place ${at} of ${of}, longest first; [ and ] go on`);
+      fill(byId("place"), `place ${count(at)} of ${count(of)}, longest first; [ and ] go on`);
     });
     this.actions = {
       bubble: (by) => walkBubbles(this.timeline, by),
@@ -67,10 +71,8 @@ class Viewer {
     followPointer(this.timeline);
     listenForKeys(this.timeline, this.actions);
     this.details(null);
-    const occurring = page.kinds.filter(
-      ({ label }) => label === "busy" || recordings.some(({ report }) => report.parts_ns[label] > 0),
-    );
-    this.build = (controls) => buildToolbar(byId("toolbar"), this.timeline, this.search, this.actions, occurring, controls);
+    this.build = (controls, sides) =>
+      buildToolbar(byId("toolbar"), this.timeline, this.search, this.actions, controls, legendOf(page.kinds, sides));
   }
 
   findingOf(made, finding) {
@@ -81,6 +83,7 @@ class Viewer {
   details(selected) {
     showDetails(byId("details"), selected, this.kinds, (table, row) =>
       this.timeline.select(selected.strip, table, row, true),
+      this.empty,
     );
   }
 
@@ -145,7 +148,7 @@ function ofDiagnosis(page, [recording], viewer) {
   const controls = recording.steps.number.length
     ? [element("div", { class: "group" }, element("span", { class: "quiet" }, "step"), go, element("span", { class: "quiet" }, "over it"), over)]
     : [];
-  viewer.build(controls);
+  viewer.build(controls, [{ recording }]);
   fill(byId("side"), element("h2", {}, "Findings"), element("output", { id: "place", class: "quiet" }),
     findingsList(recording, (finding) => viewer.walk.choose(timeline, timeline.strips[0], finding)),
     doubts(recording));
@@ -166,7 +169,7 @@ function ofComparison(page, recordings, viewer) {
   }));
   const aligned = new Aligned(timeline, sides);
   subtitle(recordings.map((recording, n) => `${SIDES[n]}: ${stepText(recording) || recording.label}`));
-  viewer.build(aligned.controls());
+  viewer.build(aligned.controls(), sides);
   fill(
     byId("side"),
     element("h2", {}, "What changed"),
@@ -197,7 +200,7 @@ function ofAblation(page, recordings, viewer) {
       return { recording: recordings[n], label: ablation.rows[of].label, title: recordings[n].label };
     });
     const aligned = new Aligned(viewer.timeline, sides);
-    viewer.build(aligned.controls());
+    viewer.build(aligned.controls(), sides);
     aligned.show();
   };
   const goTo = (row) => {

@@ -6,6 +6,8 @@ import { colour } from "./theme.js";
 
 const UNCOUNTED = 0.35; // how solid steps are that no median is taken over
 const BARS = 240; // more steps than this are shown in groups, at their mean
+const WIDEST = 0.12; // of the chart that one bar takes
+const LETTER = 7; // pixels that a digit of a step's number takes
 
 let loading = null;
 
@@ -74,10 +76,18 @@ export async function drawOverview(id, sides, kinds, choose) {
       };
     })
     .filter((trace) => trace.y.some((value) => value > 0));
+  const count = names.flat().length;
+  for (const trace of traces) trace.width = Math.min(0.75, WIDEST * count);
+  const devices = Math.max(...sides.map(({ recording }) => recording.devices.length));
   const layout = chartLayout({
     barmode: "stack",
-    xaxis: axis(several || grouped[0][0].first < 0 ? "" : "step", { type: several ? "multicategory" : "category", tickangle: 0, showgrid: false }),
-    yaxis: axis("µs", { tickformat: ",.0f" }),
+    xaxis: axis(several || grouped[0][0].first < 0 ? "" : "step", {
+      type: several ? "multicategory" : "category",
+      tickangle: 0,
+      showgrid: false,
+      ...(several ? {} : ticksOf(names[0], host.clientWidth - 80)),
+    }),
+    yaxis: axis(devices > 1 ? `µs, sum of ${devices} devices` : "µs", { separatethousands: true, exponentformat: "none", nticks: 5 }),
     hovermode: "x unified",
     hoverlabel: { bgcolor: colour("--panel"), bordercolor: colour("--line"), font: { size: 11, color: colour("--ink") } },
   });
@@ -89,6 +99,16 @@ export async function drawOverview(id, sides, kinds, choose) {
     while (at >= grouped[side].length) at -= grouped[side++].length;
     choose(side, grouped[side][at].first);
   });
+}
+
+/** The labels that have room below their bars, at round numbers. */
+function ticksOf(labels, width) {
+  const longest = Math.max(...labels.map((label) => label.length));
+  const least = (labels.length * LETTER * (longest + 1.5)) / Math.max(1, width);
+  if (least <= 1) return {};
+  const every = [2, 5, 10, 20, 50, 100].find((n) => n >= least) ?? labels.length;
+  const numbers = labels.every((label) => /^-?\d+$/.test(label));
+  return { tickvals: labels.filter((label, n) => (numbers ? Number(label) : n) % every === 0) };
 }
 
 /** Steps, or groups of so many that there are no more bars than can be told apart. */

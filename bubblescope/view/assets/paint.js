@@ -69,7 +69,8 @@ export function fitted(context, text, width) {
   const letter = widthOf(context, "n");
   if (text.length * letter * 0.6 < width && widthOf(context, text) <= width) return text;
   const letters = Math.floor(width / letter) - 1;
-  return letters < 3 ? "" : `${text.slice(0, letters)}\u2026`;
+  // Not half of a character that takes two units.
+  return letters < 3 ? "" : `${text.slice(0, letters).replace(/[\ud800-\udbff]$/, "")}\u2026`;
 }
 
 function widthOf(context, text) {

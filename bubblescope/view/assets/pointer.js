@@ -90,7 +90,7 @@ function showTip(timeline, tip, event) {
   if (!found?.table) return;
   const { recording } = found.strip;
   const length = exact(recording[found.table].length[found.row]);
-  const name = found.table === "bubble" ? "bubble" : recording.nameOf(found.table, found.row);
+  const name = found.table === "bubble" ? `bubble: ${recording.mostOf(found.row)}` : recording.nameOf(found.table, found.row);
   fill(tip, element("b", {}, length), " ", element("span", { class: "name" }, name));
   const left = Math.min(event.offsetX + 14, timeline.width - tip.offsetWidth - 8);
   tip.style.transform = `translate(${Math.max(4, left)}px, ${event.offsetY + 16}px)`;

@@ -1,5 +1,6 @@
 // A recording as the page holds it: its tables, and the joins between them.
 
+import { clean } from "./dom.js";
 import { firstAtLeast, firstAbove } from "./search.js";
 
 /** Rows by a key that may repeat: of(key) gives the rows that have it. */
@@ -44,6 +45,9 @@ const TABLES = {
 export class Recording {
   constructor({ head, column }) {
     Object.assign(this, head);
+    // A canvas turns and hides text by its marks as HTML does.
+    for (const table of ["op", "call", "range"]) this.names[table] = this.names[table].map(clean);
+    [this.label, this.run] = [clean(this.label), clean(this.run)];
     // Columns are read when they are first needed: the first picture needs few of them.
     for (const [table, names] of Object.entries(TABLES)) {
       this[table] = {};
@@ -81,6 +85,14 @@ export class Recording {
   piecesOf(bubble) {
     const first = firstAtLeast(this.piece.bubble, bubble);
     return [first, firstAbove(this.piece.bubble, bubble, first)];
+  }
+
+  /** The part that takes most of a bubble. */
+  mostOf(bubble) {
+    const sums = new Float64Array(this.parts.length);
+    const [first, stop] = this.piecesOf(bubble);
+    for (let n = first; n < stop; n++) sums[this.piece.part[n]] += this.piece.length[n];
+    return this.parts[sums.indexOf(Math.max(...sums))];
   }
 
   /** The read that a call belongs to, -1 where it is none. */

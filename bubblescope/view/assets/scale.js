@@ -45,7 +45,7 @@ export class Scale {
     const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= wanted) ?? 10 * power;
     const whole = Math.max(1, step);
     const made = [];
-    for (let n = Math.ceil(this.from / whole); n * whole <= this.to; n++) made.push(n * whole);
+    for (let n = Math.ceil(this.from / whole); n * whole <= this.to; n++) made.push(n * whole + 0); // + 0: no minus zero
     return made;
   }
 }

@@ -82,7 +82,7 @@ export class Timeline {
     const main = this.strips[0];
     const { start_ns: starts, end_ns: ends } = main.recording.steps;
     const lanes = main.lanes
-      .filter((lane) => lane.kind === "bubbles" || lane.kind === "stream")
+      .filter((lane) => ["rank", "bubbles", "stream"].includes(lane.kind))
       .map((lane) => new Lane(lane.kind, lane.label, lane.table, lane.rows, lane.rowHeight, { ...lane }));
     const { number } = main.recording.steps;
     this.strips = [
@@ -162,13 +162,13 @@ export class Timeline {
     const made = element(
       folds ? "button" : "div",
       {
-        class: "lane-label",
+        class: lane.kind === "rank" ? "lane-label rank" : "lane-label",
         title: lane.title,
         type: folds ? "button" : null,
-        "aria-expanded": folds ? String(!lane.collapsed) : null,
+        "aria-expanded": folds ? String(lane.whole) : null,
         onclick: folds ? () => this.toggle(lane) : () => {},
       },
-      folds ? element("span", { class: "fold", "aria-hidden": "true" }, lane.collapsed ? "\u25B8" : "\u25BE") : null,
+      folds ? element("span", { class: "fold", "aria-hidden": "true" }, lane.whole ? "\u25BE" : "\u25B8") : null,
       element("span", { class: "text" }, lane.label),
     );
     made.style.top = `${y - (lane.collapsed ? 4 : 0)}px`;
@@ -177,7 +177,7 @@ export class Timeline {
   }
 
   toggle(lane) {
-    lane.collapsed = !lane.collapsed;
+    lane.toggle();
     this.layout();
     this.redraw();
   }
@@ -263,17 +263,18 @@ export class Timeline {
     } else if (start < this.scale.from || end > this.scale.to) {
       this.view((start + end - length) / 2, (start + end + length) / 2);
     }
+    const lane = this.lane(strip, table, row)?.lane;
+    if (lane && strip.recording[table].row?.[row] >= lane.shownRows.length) this.toggle(lane);
     const place = this.place(strip, table, row);
     if (place && (place.y < AXIS || place.y + place.height > this.height)) {
       this.scrollTo(this.scrollY + place.y - this.height / 2);
     }
   }
 
-  /** Where a row of a table is on the canvas: {y, height}; null where it is in no lane. */
-  place(strip, table, row) {
-    const { recording } = strip;
-    const { op, call, range, bubble, names } = recording;
-    const at = strip.places.find(({ lane }) => {
+  /** The lane that a row of a table is in and where it lies: {lane, y}; undefined where it is in none. */
+  lane(strip, table, row) {
+    const { op, call, range, bubble, names } = strip.recording;
+    return strip.places.find(({ lane }) => {
       if (lane.table !== table) return false;
       if (table === "op") return lane.stream === op.stream[row];
       if (table === "bubble") return lane.device === bubble.device[row];
@@ -281,9 +282,14 @@ export class Timeline {
       const python = names.range_kind[range.kind[row]] === "python";
       return lane.thread === range.thread[row] && (lane.kind === "python") === python;
     });
+  }
+
+  /** Where a row of a table is on the canvas: {y, height}; null where it is in no lane. */
+  place(strip, table, row) {
+    const at = this.lane(strip, table, row);
     if (!at) return null;
     const { lane, y } = at;
-    const line = lane.collapsed || table === "bubble" ? 0 : recording[table].row[row];
+    const line = table === "bubble" ? 0 : Math.min(strip.recording[table].row[row], lane.shownRows.length - 1);
     return { y: y - this.scrollY + line * lane.shownRow, height: lane.shownRow };
   }
 
@@ -294,7 +300,7 @@ export class Timeline {
         const line = y + this.scrollY - top;
         if (line < 0 || line >= lane.height) continue;
         const time = this.scale.time(x) + strip.offset;
-        const row = lane.table && lane.rows[Math.floor(line / lane.shownRow)];
+        const row = lane.table && lane.shownRows[Math.floor(line / lane.shownRow)];
         const found = row ? row.at(time, 2 * this.scale.perPixel) : -1;
         return { strip, lane, time, table: found < 0 ? null : lane.table, row: found < 0 ? -1 : row.ids[found] };
       }

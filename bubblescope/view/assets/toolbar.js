@@ -1,7 +1,6 @@
 // Buttons above the timeline: each does what a key does, for those who do not use keys.
 
 import { button, element, fill, select } from "./dom.js";
-import { chip } from "./details.js";
 import { count } from "./units.js";
 
 /** What a search found, and the way through it. */
@@ -96,8 +95,8 @@ export function walkBubbles(timeline, by) {
   timeline.select(strip, "bubble", order[(at + order.length) % order.length], true);
 }
 
-/** Build the bar. `actions`: what its buttons do; `kinds`: those that occur. */
-export function buildToolbar(host, timeline, search, actions, kinds, controls) {
+/** Build the bar. `actions`: what its buttons do; `controls` and `legend`: of this kind of page. */
+export function buildToolbar(host, timeline, search, actions, controls, legend) {
   const group = (...children) => element("div", { class: "group" }, ...children);
   fill(
     host,
@@ -119,11 +118,7 @@ export function buildToolbar(host, timeline, search, actions, kinds, controls) {
       button("\u203A", "Next match (Enter)", () => search.go(1)),
       search.said,
     ),
-    element(
-      "ul",
-      { class: "legend", "aria-label": "Colours" },
-      ...kinds.map((kind) => element("li", { title: kind.meaning }, chip(kind), kind.label)),
-    ),
+    legend,
   );
 }
 

@@ -1,6 +1,7 @@
 // Times as people read them. All times in the page are whole nanoseconds, held exactly.
 
 const grouped = new Intl.NumberFormat("en-US");
+const tenths = new Intl.NumberFormat("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 
 /** Microseconds to the nanosecond: 1174514 -> "1,174.514 µs". */
 export function exact(ns) {
@@ -22,8 +23,8 @@ export function rounded(ns) {
 export function span(ns) {
   if (Math.abs(ns) < 1e3) return `${Math.round(ns)} ns`;
   if (Math.abs(ns) < 1e7) return `${rounded(ns)} µs`;
-  if (Math.abs(ns) < 1e10) return `${(ns / 1e6).toFixed(1)} ms`;
-  return `${(ns / 1e9).toFixed(1)} s`;
+  if (Math.abs(ns) < 1e10) return `${tenths.format(ns / 1e6)} ms`;
+  return `${tenths.format(ns / 1e9)} s`;
 }
 
 /** A share in per cent with one decimal; never "0.0" for something. */
@@ -52,4 +53,9 @@ export function inMicroseconds(text) {
 /** A whole number with separators. */
 export function count(number) {
   return grouped.format(number);
+}
+
+/** "1 start", "3 starts". */
+export function plural(number, thing) {
+  return `${count(number)} ${thing}${number === 1 ? "" : "s"}`;
 }
