@@ -31,6 +31,12 @@ inStep.sort((a, b) => bubble.length[b] - bubble.length[a]);
 timeline.select(timeline.strips[0], "bubble", inStep[0]);
 timeline.view(steps.start_ns[3] - 0.9e6, steps.start_ns[3] + 3.4e6);
 """
+PROFILER = (
+    "compare",
+    "traces/ling3-h200-seqlen-sync.bscope",
+    "traces/ling3-h200-no-sync.bscope",
+)
+"""The pair that torch.profiler recorded."""
 NODE = ("diagnose", "traces/ling3-sglang-h200-node.bscope", "--window", "200:210")
 
 
@@ -52,7 +58,7 @@ def draw(page: Page, name: str, *, dark: bool = False) -> None:
 
 
 def main() -> None:
-    """Write view.png, view-dark.png, view-compare.png and view-ablate.png beside this file."""
+    """Write the pictures beside this file."""
     pages = commands()
     with tempfile.TemporaryDirectory() as profile, tempfile.TemporaryDirectory() as folder:
         page = start(Path(profile))
@@ -67,6 +73,8 @@ def main() -> None:
             draw(page, "view-dark", dark=True)
             page.open(made(pages["compare.html"], Path(folder)))
             draw(page, "view-compare")
+            page.open(made(PROFILER, Path(folder)))
+            draw(page, "view-profiler")
             page.open(made(pages["ablate.html"], Path(folder)))
             draw(page, "view-ablate")
         finally:
