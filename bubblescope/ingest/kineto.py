@@ -103,7 +103,7 @@ def _timeline(
     progress("build", 0.0)
     rank, _ = rank_and_world(document)
     own = kineto_own.own(document.own)
-    times = kineto_times.settle(events, integer(document.base_ns), rank, zeros=own is not None)
+    times = kineto_times.settle(events, integer(document.base_ns), rank, ours=own is not None)
     if own:
         kineto_own.to_threads(events, own)
     sites: Sites = {}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bubblescope.ingest.kineto_events import CALL, MEMSET, MISSING, Events
+from bubblescope.ingest.kineto_events import CALL, MEMSET, MISSING, SYNC, Events
 from bubblescope.timeline import Health
 
 _HOUR = 3_600 * 10**9
@@ -29,10 +29,10 @@ class Times:
     health: Health
 
 
-def settle(events: Events, base_ns: int, rank: int, *, zeros: bool = False) -> Times:
+def settle(events: Events, base_ns: int, rank: int, *, ours: bool = False) -> Times:
     """Drop and count the rows whose times cannot be true; add the file's base to the others.
 
-    zeros: whether a row that begins at 0 and lasts no time may be one that did.
+    ours: the file is our own export, in which every time is what the recording had.
     """
     kind = events.columns["kind"]
     start = events.columns.pop("start")
@@ -40,16 +40,20 @@ def settle(events: Events, base_ns: int, rank: int, *, zeros: bool = False) -> T
     readable = (start != MISSING) & (duration != MISSING)
     sane = (np.abs(start) <= _CENTURY) & (duration <= _CENTURY)
     usual = start[readable & sane & (start != 0)]
-    base_ns = _base(usual, base_ns)
+    base_ns = base_ns if ours else _base(usual, base_ns)
     # Zero is a time like any other in a file that starts near it.
     late = len(usual) > 0 and usual.min() > _HOUR
-    zero = (start == 0) & ((duration == 0) | late) & (not zeros)
+    zero = (start == 0) & ((duration == 0) | late) & (not ours)
+    negative = duration < 0
+    usable = readable & sane & ~zero & ~negative
     reasons = {
         "unreadable time": ~readable,
         "time out of range": readable & ~sane,
         "zero timestamp": readable & sane & zero,
-        "negative duration": readable & sane & ~zero & (duration < 0),
+        "negative duration": readable & sane & ~zero & negative,
     }
+    if not ours:
+        reasons["time far from all others"] = _far(start, duration, kind, usable)
     bad = np.logical_or.reduce(list(reasons.values()))
     start += base_ns
     duration += start
@@ -61,6 +65,43 @@ def _base(starts: npt.NDArray[np.int64], base_ns: int) -> int:
         return 0
     middle = np.partition(starts, len(starts) // 2)[len(starts) // 2]
     return 0 if middle > _EPOCH else base_ns
+
+
+def _far(
+    start: npt.NDArray[np.int64],
+    duration: npt.NDArray[np.int64],
+    kind: npt.NDArray[Any],
+    usable: npt.NDArray[np.bool_],
+) -> npt.NDArray[np.bool_]:
+    """Rows over an hour away from the stretch of time in which most rows lie.
+
+    The clock of a device may be read wrongly for a while, which puts its records days away. A
+    stretch of its own in which both host and device did something is left alone: that is work.
+    """
+    far = np.zeros(len(start), np.bool_)
+    if not usable.any():
+        return far
+    first = np.min(start, where=usable, initial=_CENTURY)
+    begun = np.max(start, where=usable, initial=-_CENTURY)
+    longest = np.max(duration, where=usable, initial=0)
+    if int(begun) + int(longest) - int(first) <= _HOUR:
+        return far
+    rows = np.flatnonzero(usable)
+    rows = rows[np.argsort(start[rows], kind="stable")]
+    stretch = np.append(0, np.cumsum(np.diff(start[rows]) > _HOUR))
+    size = np.bincount(stretch)
+    most = int(np.argmax(size))
+    if 2 * size[most] <= len(rows):
+        return far
+    operation = kind[rows] <= MEMSET
+    host = ~operation & (kind[rows] != SYNC)
+    works = (np.bincount(stretch, operation) > 0) & (np.bincount(stretch, host) > 0)
+    works[most] = True
+    # An operation that goes on for an hour after all else began never ended when it says.
+    last = start[rows[stretch == most][-1]]
+    endless = operation & (stretch == most) & ((start + duration)[rows] > last + _HOUR)
+    far[rows[~works[stretch] | endless]] = True
+    return far
 
 
 def _counted(
