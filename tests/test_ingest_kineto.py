@@ -66,6 +66,30 @@ def test_device_operations(tmp_path: Path) -> None:
     assert got.process.tolist() == [77, 77, 77]
 
 
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        (12, 12),
+        ("12", 12),
+        (12.0, 12),
+        ("0x1f", 31),
+        ("0XFF", 255),
+        ("correlation 12", 12),
+        ("1.5", -1),
+        ("0x" + "f" * 16, -1),
+        (2**63, -1),
+        ("9" * 30, -1),
+        (True, 1),
+        (None, -1),
+        ([12], -1),
+    ],
+)
+def test_ids_of_any_spelling(tmp_path: Path, said: Any, meant: int) -> None:
+    got = read(tmp_path, [launch(1, 2, said), kernel(3, 1, correlation=said)])
+    assert got.device_ops.correlation.tolist() == [meant]
+    assert got.host_calls.correlation.tolist() == [meant]
+
+
 def test_category_names_of_old_files(tmp_path: Path) -> None:
     got = read(
         tmp_path,
