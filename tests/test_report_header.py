@@ -102,6 +102,17 @@ def test_a_doubt_is_said_once() -> None:
     assert warned.count("left no device record") == 1
 
 
+def test_a_note_without_its_count_gets_it() -> None:
+    # The byte offset holds the digits of the count, and is none.
+    lost = HealthNote("lost event", 1, "dropped: nothing readable there; the first at byte 10,817")
+    more = HealthNote("lost event", 10, "dropped: nothing readable there; the first at byte 10,817")
+    parts = HealthNote("zero time", 5, "zero time, dropped: 3 device operations, 2 host calls")
+    said = text(replace(decode(), health=(lost, more, parts)))
+    assert "! doubt   zero time, dropped: 3 device operations, 2 host calls\n" in said
+    assert "! doubt   lost event: dropped: nothing readable there; the first at byte 10,817" in said
+    assert "! doubt   lost event: 10, dropped: nothing readable there; the first at byte" in said
+
+
 def test_nothing_to_gain_is_said_plainly() -> None:
     said = text(window_only(99_951, {Part.DEVICE_GAP: 49}))
     assert "99.9 % busy: nothing to gain here. Busy means that something is resident, never" in said

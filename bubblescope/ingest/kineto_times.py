@@ -117,7 +117,7 @@ def _counted(
         counts = {table: int((dropped & of).sum()) for table, of in tables.items()}
         parts = [f"{count:,} {table}" for table, count in counts.items() if count]
         if parts:
-            rows.append((reason, sum(counts.values()), f"dropped: {', '.join(parts)}"))
+            rows.append((reason, sum(counts.values()), f"{reason}, dropped: {', '.join(parts)}"))
     return health(rank, rows)
 
 
