@@ -10,12 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bubblescope.ingest.kineto_events import CALL, MEMSET, MISSING, SYNC, Events
+from bubblescope.ingest.times import CENTURY, EPOCH, HOUR, LONGEST, far
 from bubblescope.timeline import Health
-
-_HOUR = 3_600 * 10**9
-_CENTURY = 100 * 365 * 24 * _HOUR
-# A file whose times are this large counts from 1970 itself (this is 2001).
-_EPOCH = 10**18
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +34,11 @@ def settle(events: Events, base_ns: int, rank: int, *, ours: bool = False) -> Ti
     start = events.columns.pop("start")
     duration = events.columns.pop("duration")
     readable = (start != MISSING) & (duration != MISSING)
-    sane = (np.abs(start) <= _CENTURY) & (duration <= _CENTURY)
+    sane = (np.abs(start) <= CENTURY) & (duration <= LONGEST)
     usual = start[readable & sane & (start != 0)]
     base_ns = base_ns if ours else _base(usual, base_ns)
     # Zero is a time like any other in a file that starts near it.
-    late = len(usual) > 0 and usual.min() > _HOUR
+    late = len(usual) > 0 and usual.min() > HOUR
     zero = (start == 0) & ((duration == 0) | late) & (not ours)
     negative = duration < 0
     usable = readable & sane & ~zero & ~negative
@@ -53,7 +49,9 @@ def settle(events: Events, base_ns: int, rank: int, *, ours: bool = False) -> Ti
         "negative duration": readable & sane & ~zero & negative,
     }
     if not ours:
-        reasons["time far from all others"] = _far(start, duration, kind, usable)
+        operation = kind <= MEMSET
+        host = ~operation & (kind != SYNC)
+        reasons["time far from all others"] = far(start, start + duration, operation, host, usable)
     bad = np.logical_or.reduce(list(reasons.values()))
     start += base_ns
     duration += start
@@ -61,47 +59,10 @@ def settle(events: Events, base_ns: int, rank: int, *, ours: bool = False) -> Ti
 
 
 def _base(starts: npt.NDArray[np.int64], base_ns: int) -> int:
-    if not 0 < base_ns <= _CENTURY or not len(starts):
+    if not 0 < base_ns <= CENTURY or not len(starts):
         return 0
     middle = np.partition(starts, len(starts) // 2)[len(starts) // 2]
-    return 0 if middle > _EPOCH else base_ns
-
-
-def _far(
-    start: npt.NDArray[np.int64],
-    duration: npt.NDArray[np.int64],
-    kind: npt.NDArray[Any],
-    usable: npt.NDArray[np.bool_],
-) -> npt.NDArray[np.bool_]:
-    """Rows over an hour away from the stretch of time in which most rows lie.
-
-    The clock of a device may be read wrongly for a while, which puts its records days away. A
-    stretch of its own in which both host and device did something is left alone: that is work.
-    """
-    far = np.zeros(len(start), np.bool_)
-    if not usable.any():
-        return far
-    first = np.min(start, where=usable, initial=_CENTURY)
-    begun = np.max(start, where=usable, initial=-_CENTURY)
-    longest = np.max(duration, where=usable, initial=0)
-    if int(begun) + int(longest) - int(first) <= _HOUR:
-        return far
-    rows = np.flatnonzero(usable)
-    rows = rows[np.argsort(start[rows], kind="stable")]
-    stretch = np.append(0, np.cumsum(np.diff(start[rows]) > _HOUR))
-    size = np.bincount(stretch)
-    most = int(np.argmax(size))
-    if 2 * size[most] <= len(rows):
-        return far
-    operation = kind[rows] <= MEMSET
-    host = ~operation & (kind[rows] != SYNC)
-    works = (np.bincount(stretch, operation) > 0) & (np.bincount(stretch, host) > 0)
-    works[most] = True
-    # An operation that goes on for an hour after all else began never ended when it says.
-    last = start[rows[stretch == most][-1]]
-    endless = operation & (stretch == most) & ((start + duration)[rows] > last + _HOUR)
-    far[rows[~works[stretch] | endless]] = True
-    return far
+    return 0 if middle > EPOCH else base_ns
 
 
 def _counted(
