@@ -217,6 +217,8 @@ def headline(diagnosis: Diagnosis) -> str:
             "(launches or device operations were not recorded there), so anything from "
             f"{percent(idle, window)} to {percent(idle + unknown, window)} % may be idle."
         )
+    if diagnosis.mostly_lost:
+        return f"No figure for idle: {diagnosis.mostly_lost}."
     if 100 * idle < window:
         inside = (
             " What happens inside graphs was not recorded." if diagnosis.total("opaque_ns") else ""
