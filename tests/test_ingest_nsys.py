@@ -288,6 +288,14 @@ def test_operations_days_away_are_dropped(by: int, tmp_path: Path) -> None:
     assert (note["kind"], note["count"]) == ("time far from all others", 3)
 
 
+def test_a_device_clock_that_is_off_throughout(tmp_path: Path) -> None:
+    tables = export(decode().timeline())
+    for row in itertools.chain(*(tables[t] for t in WORK)):
+        row |= {"start": row["start"] + 10**14, "end": row["end"] + 10**14}
+    with pytest.raises(BubblescopeError, match=r"none of its 18 device operations has a time"):
+        load(write(tmp_path / "a.sqlite", tables))
+
+
 def test_work_of_another_day_is_work(tmp_path: Path) -> None:
     tables = export(decode().timeline())
     for table, row in ((KERNEL, tables[KERNEL][0]), (RUNTIME, tables[RUNTIME][0])):

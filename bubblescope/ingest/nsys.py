@@ -47,11 +47,11 @@ def _timeline(source: Source, database: Database, progress: Progress) -> Timelin
     progress("read", 0.4)
     operations = nsys_device.read(database, strings).owned(calls.part, calls.table.correlation)
     progress("read", 0.8)
-    if not operations.good.any():
-        raise refuse.no_device_ops(source.path, database, calls)
     untrue = ~operations.good, ~calls.good
     operations, calls = _near(operations, calls)
     good = operations.good
+    if not good.any():
+        raise refuse.no_device_ops(source.path, database, calls)
     places = nsys_places.find(
         database,
         np.concatenate([calls.part, operations.part, nsys_ranges.parts(database)]),
