@@ -93,3 +93,47 @@ def test_marks_of_a_process_whose_only_work_has_no_launch():
     trace.on(process=200).range("annotation", "decode", 0, 8).orphan("o", start=5, run=3)
     table = diagnose(trace.timeline()).devices[0].steps
     assert list(zip(table.start.tolist(), table.end.tolist(), strict=True)) == [(5, 8), (8, 30)]
+
+
+def marked(numbers: list[int], trace: TraceBuilder | None = None, twice: bool = False):
+    """A recorded step mark each 1,000, with a kernel [+200, +500) launched at +100."""
+    trace = trace or TraceBuilder()
+    for k, number in enumerate(numbers):
+        for _ in range(1 + twice):
+            trace.step(number, 1000 * k, 900)
+        trace.launch("k", at=1000 * k + 100, dur=10, start=1000 * k + 200, run=300)
+    return trace
+
+
+def numbers_of(trace: TraceBuilder, window: tuple[int, int] | None = None) -> list[int]:
+    found = diagnose(trace.timeline(), window=window)
+    return [int(n) for n in found.devices[0].steps.number]
+
+
+def test_recorded_numbers_are_kept_where_they_rise():
+    assert numbers_of(marked([7, 8, 10])) == [7, 8, 10]
+
+
+def test_a_mark_that_is_there_twice_is_one():
+    # Twice in the file, or in two threads a little later.
+    late = marked([7, 8, 9]).step(7, 3, 900).step(9, 2_003, 900)
+    for trace in (marked([7, 8, 9], twice=True), late):
+        steps = diagnose(trace.timeline()).devices[0].steps
+        assert steps.number.tolist() == [7, 8, 9]
+        assert steps.whole.all()
+
+
+def test_numbers_that_begin_again_are_counted_instead():
+    # A profiler that was started twice: step 1 would be two steps, and --window 0:2 not one piece.
+    trace = marked([0, 1, 2, 0, 1, 2])
+    assert numbers_of(trace) == [0, 1, 2, 3, 4, 5]
+    assert numbers_of(trace, window=(1, 5)) == [1, 2, 3, 4]
+
+
+def test_numbers_of_one_rank_that_begin_again():
+    # Ranks go by the same numbers, and what one of them recorded is no count.
+    trace = marked([5, 6, 7, 8])
+    marked([2, 1, 2, 3], trace.on(rank=1))
+    found = diagnose(trace.timeline())
+    assert [d.steps.number.tolist() for d in found.devices] == [[0, 1, 2, 3]] * 2
+    assert found.steps.number.tolist() == [0, 1, 2, 3]

@@ -112,6 +112,35 @@ def test_any_recording_comes_back(tmp_path: Path, timeline: Timeline) -> None:
     assert_drawn(tmp_path / "t.json", timeline)
 
 
+def test_a_range_of_another_year_moves_nothing(tmp_path: Path) -> None:
+    now = 1_700_000_000_000_000_000
+    trace = TraceBuilder().launch("k", at=now, dur=10, start=now + 20, run=300)
+    timeline = trace.range("annotation", "stray", now // 10, 5).timeline()
+    before = exported(timeline, tmp_path / "t.json")
+    back = load(tmp_path / "t.json")
+    assert back.tables() == timeline.tables()
+    assert figures(diagnose(back)) == figures(before)
+
+
+def test_a_device_without_a_number_comes_back_as_such(tmp_path: Path) -> None:
+    trace = TraceBuilder().on(device=-1).launch("k", at=5_000_000, dur=10, start=5_000_020, run=300)
+    timeline = trace.on(device=0).launch("k", 5_000_400, 10, 5_000_500, 10).timeline()
+    before = exported(timeline, tmp_path / "t.json")
+    back = load(tmp_path / "t.json")
+    assert back.device_ops.device.tolist() == [-1, 0]
+    assert figures(diagnose(back)) == figures(before)
+
+
+def test_threads_of_any_number_come_back(tmp_path: Path) -> None:
+    # Two rows that cross on the thread with the largest number there is: a lane is needed.
+    last = 2**63 - 1
+    trace = TraceBuilder().launch("k", at=5_000_000, dur=10, start=5_000_020, run=300)
+    wide = trace.on(thread=last).range("op", "a", 5_000_000, 9).range("op", "b", 5_000_005, 9)
+    timeline = wide.timeline()
+    exported(timeline, tmp_path / "t.json")
+    assert load(tmp_path / "t.json").tables() == timeline.tables()
+
+
 def two_ranks() -> Timeline:
     """Two processes whose ids for everything are the same, of different lengths."""
     trace = TraceBuilder()

@@ -74,11 +74,29 @@ def test_progress_and_collector(tmp_path: Path) -> None:
     assert gc.isenabled()
 
 
-def test_unreadable_events_are_dropped_and_counted(tmp_path: Path) -> None:
+def test_what_is_no_event_is_passed_over(tmp_path: Path) -> None:
     odd = [1, None, {}, {"ph": 5}, {"ph": "future"}, {"ph": "X", "name": 5}, {"ph": "M", "args": 1}]
     got = read(tmp_path, EVENTS + odd)
     assert len(got.device_ops) == 1
-    assert health(got) == {"unreadable event": 2}
+    assert health(got) == {"odd event": 2}
+
+
+def test_a_field_of_another_type_costs_no_event(tmp_path: Path) -> None:
+    # A kernel that is left out is time that looks idle.
+    rows = [kernel(10 * n, 5, f"k{n}", correlation=n) for n in range(1, 6)]
+    rows[0]["name"] = None
+    rows[1]["args"] = []
+    rows[2]["args"] = "none"
+    rows[3]["args"]["bytes"] = "HUGE"
+    rows[4] |= {"name": "BAD", "args": []}
+    text = json.dumps(rows).replace('"HUGE"', "1e999").encode()
+    (tmp_path / "t").write_bytes(text.replace(b"BAD", b"\xff\xfe"))
+    got = load(tmp_path / "t")
+    assert got.device_ops.start.tolist() == [10_000, 20_000, 30_000, 40_000, 50_000]
+    assert sorted(got.device_ops.name.to_list()) == ["", "??", "k2", "k3", "k4"]
+    assert got.device_ops.correlation.tolist() == [1, -1, -1, 4, -1]
+    assert got.device_ops.device.tolist() == [0] * 5
+    assert health(got) == {"odd event": 5}
 
 
 def test_a_name_that_is_no_text_costs_no_event(tmp_path: Path) -> None:

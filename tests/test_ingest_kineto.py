@@ -66,6 +66,30 @@ def test_device_operations(tmp_path: Path) -> None:
     assert got.process.tolist() == [77, 77, 77]
 
 
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        (12, 12),
+        ("12", 12),
+        (12.0, 12),
+        ("0x1f", 31),
+        ("0XFF", 255),
+        ("correlation 12", 12),
+        ("1.5", -1),
+        ("0x" + "f" * 16, -1),
+        (2**63, -1),
+        ("9" * 30, -1),
+        (True, 1),
+        (None, -1),
+        ([12], -1),
+    ],
+)
+def test_ids_of_any_spelling(tmp_path: Path, said: Any, meant: int) -> None:
+    got = read(tmp_path, [launch(1, 2, said), kernel(3, 1, correlation=said)])
+    assert got.device_ops.correlation.tolist() == [meant]
+    assert got.host_calls.correlation.tolist() == [meant]
+
+
 def test_category_names_of_old_files(tmp_path: Path) -> None:
     got = read(
         tmp_path,
@@ -229,6 +253,69 @@ def test_times_that_cannot_be_true_are_dropped_and_counted(tmp_path: Path) -> No
 def test_zero_is_a_time_near_the_beginning(tmp_path: Path) -> None:
     got = read(tmp_path, [kernel(0, 5), kernel(10, 5), kernel(-3, 1)])
     assert got.device_ops.start.tolist() == [-3_000, 0, 10_000]
+    assert not len(got.health)
+
+
+FAR_US = 10**11
+"""What a clock was off by (1e14 ns) in https://github.com/pytorch/pytorch/issues/192021."""
+
+
+def loop(base: float = 0) -> list[Any]:
+    """Six kernels, each launched 5 us before it begins."""
+    pairs = [
+        (launch(base + 10 * k, 2, k), kernel(base + 10 * k + 5, 4, correlation=k))
+        for k in range(1, 7)
+    ]
+    return [event for pair in pairs for event in pair]
+
+
+@pytest.mark.parametrize("by", [FAR_US, -FAR_US])
+@pytest.mark.parametrize("base", [0, 2 * FAR_US, 1.7e15])
+def test_operations_days_away_are_dropped(tmp_path: Path, by: float, base: float) -> None:
+    events = loop(base)
+    for event in [e for e in events if e["cat"] == "kernel"][:2]:
+        event["ts"] += by
+    got = read(tmp_path, [*events, span("cuda_sync", "Stream Sync", base + by, 1, 0, 7)])
+    assert got.device_ops.correlation.tolist() == [3, 4, 5, 6]
+    assert got.host_calls.correlation.tolist() == [1, 2, 3, 4, 5, 6]
+    assert health(got)["time far from all others"] == 3
+    assert "2 device operations, 1 ranges" in got.health.note.to_list()[0]
+
+
+def test_an_operation_that_goes_on_for_days_is_dropped(tmp_path: Path) -> None:
+    # Its end is where it should be, its beginning days before.
+    events = loop(2 * FAR_US)
+    events[1] |= {"ts": events[1]["ts"] - FAR_US, "dur": FAR_US + 4}
+    events[3]["dur"] = FAR_US
+    got = read(tmp_path, events)
+    assert got.device_ops.correlation.tolist() == [3, 4, 5, 6]
+    assert health(got) == {"time far from all others": 2}
+
+
+def test_host_rows_days_away_are_dropped(tmp_path: Path) -> None:
+    stray = [launch(FAR_US, 1, 77), span("cpu_op", "op", -FAR_US, 1)]
+    got = read(tmp_path, loop() + stray)
+    assert len(got.host_calls) == len(got.device_ops) == 6
+    assert health(got) == {"time far from all others": 2}
+
+
+def test_work_of_another_day_is_work(tmp_path: Path) -> None:
+    # Recorded twice into one file, or paused for a night: host and device did something each time.
+    later = [launch(FAR_US, 1, 77), kernel(FAR_US + 5, 1, correlation=77)]
+    got = read(tmp_path, loop() + later)
+    assert got.device_ops.correlation.tolist() == [1, 2, 3, 4, 5, 6, 77]
+    assert not len(got.health)
+
+
+def test_where_no_stretch_has_most_rows_nothing_is_dropped(tmp_path: Path) -> None:
+    got = read(tmp_path, [kernel(5, 1), kernel(FAR_US, 1)])
+    assert len(got.device_ops) == 2
+    assert not len(got.health)
+
+
+def test_a_range_may_last_for_hours(tmp_path: Path) -> None:
+    got = read(tmp_path, [*loop(), span("python_function", "run.py(1): main", 0, FAR_US)])
+    assert len(got.ranges) == 1
     assert not len(got.health)
 
 

@@ -258,7 +258,7 @@ YEAR = 365 * 24 * 3_600 * 10**9
 
 
 @pytest.mark.parametrize(
-    ("start", "end"), [(0, 0), (None, 5), (5, None), (9, 4), (5, 200 * YEAR), (-200 * YEAR, 5)]
+    ("start", "end"), [(0, 0), (None, 5), (5, None), (9, 4), (5, YEAR), (-200 * YEAR, 5)]
 )
 def test_impossible_times_are_dropped_and_counted(start: Any, end: Any, tmp_path: Path) -> None:
     tables = export(decode().timeline())
@@ -272,6 +272,38 @@ def test_impossible_times_are_dropped_and_counted(start: Any, end: Any, tmp_path
         row |= {"start": start, "end": end}
     with pytest.raises(BubblescopeError, match=r"none of its 19 device operations has a time"):
         load(write(tmp_path / "none.sqlite", tables))
+
+
+@pytest.mark.parametrize("by", [10**14, -(10**14)])
+def test_operations_days_away_are_dropped(by: int, tmp_path: Path) -> None:
+    # As where a clock was read wrongly (https://github.com/pytorch/pytorch/issues/192021).
+    tables = export(decode().timeline())
+    for row in tables[KERNEL][:2]:
+        row |= {"start": row["start"] + by, "end": row["end"] + by}
+    tables[MEMCPY][0]["end"] += abs(by)
+    got = load(write(tmp_path / "a.sqlite", tables))
+    assert len(got.device_ops) == len(decode().timeline().device_ops) - 3
+    assert len(got.host_calls) == len(decode().timeline().host_calls)
+    (note,) = rows(got.health)[:1]
+    assert (note["kind"], note["count"]) == ("time far from all others", 3)
+
+
+def test_a_device_clock_that_is_off_throughout(tmp_path: Path) -> None:
+    tables = export(decode().timeline())
+    for row in itertools.chain(*(tables[t] for t in WORK)):
+        row |= {"start": row["start"] + 10**14, "end": row["end"] + 10**14}
+    with pytest.raises(BubblescopeError, match=r"none of its 18 device operations has a time"):
+        load(write(tmp_path / "a.sqlite", tables))
+
+
+def test_work_of_another_day_is_work(tmp_path: Path) -> None:
+    tables = export(decode().timeline())
+    for table, row in ((KERNEL, tables[KERNEL][0]), (RUNTIME, tables[RUNTIME][0])):
+        day = {"start": row["start"] + 10**14, "end": row["end"] + 10**14, "correlationId": 900}
+        tables[table].append(row | day)
+    got = load(write(tmp_path / "a.sqlite", tables))
+    assert len(got.device_ops) == len(decode().timeline().device_ops) + 1
+    assert "time far from all others" not in got.health.kind.to_list()
 
 
 def test_an_empty_table_is_as_good_as_none(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -338,6 +339,38 @@ def test_a_report_beside_its_own_export_is_left_alone(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     found = [p.name for p in folder.files(tmp_path)]
     assert found == ["other.nsys-rep", "run9.json", "run10.json", "run.sqlite"]
+
+
+def test_what_is_there_twice_is_read_once(tmp_path: Path) -> None:
+    # A link "latest", another into another folder, and a file beside what it was packed into.
+    run = tmp_path / "run"
+    run.mkdir()
+    for rank in (0, 1):
+        kineto(run / f"rank{rank}.json", one(100 + rank))
+    (run / "latest.json").symlink_to("rank1.json")
+    (run / "again.json").symlink_to(run / "latest.json")
+    (run / "rank0.json.gz").write_bytes(gzip.compress((run / "rank0.json").read_bytes()))
+    kineto(tmp_path / "elsewhere.json", one(102))
+    for link in ("rank2.json", "rank3.json"):
+        (run / link).symlink_to("../elsewhere.json")
+    assert sorted(starts(load(run))) == [0, 1, 3]
+
+
+def test_a_file_is_named_once(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    a = kineto(run / "rank0.json", one(100))
+    (tmp_path / "link").symlink_to(a)
+    for paths in ([a, a], [a, tmp_path / "link"], [run, a], [a, run], [run, run]):
+        with pytest.raises(BubblescopeError, match="named twice, itself or its folder; name it on"):
+            load_all(paths)
+
+
+def test_a_circle_of_links_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(BubblescopeError, match="Too many levels of symbolic links"):
+        load_all([tmp_path / "a", tmp_path / "b"])
 
 
 # Reports and the corpus ------------------------------------------------------------------------

@@ -53,6 +53,15 @@ def test_a_kernel_that_overlaps_waits_for_the_one_ahead(what_if: str, saving: in
     assert changed(pdl_chain(), what_if).saving_ns == saving
 
 
+def test_a_device_may_have_any_number() -> None:
+    trace = TraceBuilder().on(device=2**63 - 1)
+    for n in range(STEPS):
+        at = n * 100_000
+        trace.range("annotation", "step", at, 60_000)
+        trace.launch("k", at, 5_000, at + 10_000, 30_000).sync(at + 6_000, 36_000, row="stream")
+    assert changed(trace.timeline(), "speed-up:k=2").saving_ns == 15_000
+
+
 # Graphs that branch ----------------------------------------------------------------------------
 
 

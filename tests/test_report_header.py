@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from bubblescope.diagnose import diagnose
 from bubblescope.diagnose.model import (
     Clocks,
     HealthNote,
@@ -12,6 +13,7 @@ from bubblescope.diagnose.model import (
 )
 from bubblescope.report.header import clocks
 from bubblescope.timeline.meta import Meta
+from tests.synthetic import TraceBuilder
 from tests.test_report_examples import (
     decode,
     device_of,
@@ -100,6 +102,42 @@ def test_a_doubt_is_said_once() -> None:
     assert f"! doubt   {note}\n! doubt   dropped: 1,200 device_ops\n" in text(unsaid)
     warned = text(replace(unsaid, warnings=(f"{note}: what lies between them is unknown.",)))
     assert warned.count("left no device record") == 1
+
+
+def test_a_note_without_its_count_gets_it() -> None:
+    # The byte offset holds the digits of the count, and is none.
+    lost = HealthNote("lost event", 1, "dropped: nothing readable there; the first at byte 10,817")
+    more = HealthNote("lost event", 10, "dropped: nothing readable there; the first at byte 10,817")
+    parts = HealthNote("zero time", 5, "zero time, dropped: 3 device operations, 2 host calls")
+    said = text(replace(decode(), health=(lost, more, parts)))
+    assert "! doubt   zero time, dropped: 3 device operations, 2 host calls\n" in said
+    assert "! doubt   lost event: dropped: nothing readable there; the first at byte 10,817" in said
+    assert "! doubt   lost event: 10, dropped: nothing readable there; the first at byte" in said
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (2, 1, "No figure for idle: 3 of 4 launches left no device record.\n"),
+        (3, 0, "100.0 % busy: nothing to gain here."),  # of what follows the first record
+        (1, 0, "100.0 % busy: nothing to gain here."),
+        (0, 3, "100.0 % busy: nothing to gain here."),
+    ],
+)
+def test_a_few_records_are_no_sample(before: int, after: int, said: str) -> None:
+    trace = TraceBuilder()
+    for k in range(before):
+        trace.lost(at=100 * k, dur=10, call="cudaGraphLaunch")
+    trace.graph(at=1_000, dur=10, nodes=[("a", 1_020, 50), ("b", 1_070, 50)])
+    for k in range(after):
+        trace.lost(at=2_000 + 100 * k, dur=10, call="cudaGraphLaunch")
+    assert said in text(diagnose(trace.timeline()))
+
+
+def test_copies_alone_are_no_sample_of_kernels() -> None:
+    trace = TraceBuilder().lost(at=0, dur=10)
+    trace.copy("DtoH", at=20, dur=10, start=40, run=50)
+    assert "No figure for idle: 1 of 1 launches left no device" in text(diagnose(trace.timeline()))
 
 
 def test_nothing_to_gain_is_said_plainly() -> None:

@@ -38,7 +38,37 @@ def test_each_call_is_of_one_kind(prefix: str, name: str, kind: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["cpuinfo", "cpLaunchKernel", "xcpuGraphLaunch", "cpuThreadSynchronize", "gpuMemcpy"]
+    ("name", "kind"),
+    [
+        # Compiled with a default stream for each thread, CUDA and HIP.
+        ("cudaGraphLaunch_ptsz", api.is_graph_launch),
+        ("hipGraphLaunch_spt", api.is_graph_launch),
+        ("hipLaunchKernel_spt", api.is_kernel_launch),
+        ("hipStreamSynchronize_spt", api.is_sync),
+        ("hipEventQuery_v2_spt", api.is_query),
+        ("hipMemcpyAsync_spt", api.is_copy),
+        ("hipStreamWaitEvent_spt", api.is_stream_wait),
+        # Before CUDA 9.2 and ROCm 3.
+        ("cudaLaunch", api.is_kernel_launch),
+        ("cudaLaunch_v3020", api.is_kernel_launch),
+        ("hipLaunchByPtr", api.is_kernel_launch),
+    ],
+)
+def test_other_spellings(name: str, kind: object) -> None:
+    assert [k for k in KINDS if k(name)] == [kind]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cudaLaunchHostFunc",
+        "cudaLaunchHostFunc_v10000",
+        "cpuinfo",
+        "cpLaunchKernel",
+        "xcpuGraphLaunch",
+        "cpuThreadSynchronize",
+        "gpuMemcpy",
+    ],
 )
 def test_other_names_are_of_none(name: str) -> None:
     assert not any(k(name) for k in KINDS)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bubblescope.errors import BubblescopeError
 from bubblescope.view.columns import pack, unpack
 from bubblescope.view.rows import rows
 
@@ -34,7 +35,7 @@ def test_constant_zero_takes_no_room():
 
 
 def test_what_a_page_cannot_hold_exactly_is_refused():
-    with pytest.raises(ValueError, match="column a"):
+    with pytest.raises(BubblescopeError, match="a has values over"):
         pack({"a": np.array([2**53])}, frozenset())
 
 

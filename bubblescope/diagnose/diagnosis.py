@@ -184,6 +184,7 @@ def diagnose(
         ),
         health=health,
         warnings=warnings,
+        mostly_lost=doubts.mostly_lost(timeline, joined),
         clocks=clocks,
         level=timeline.meta.level or _level(timeline, joined),
         markers=marks,

@@ -44,6 +44,23 @@ def find(
     return tuple(notes), tuple(warnings)
 
 
+def mostly_lost(timeline: Timeline, launches: Launches) -> str:
+    """Says so where most launches left no operation, and not only before or after all others.
+
+    The time around them is unknown; but where few operations are recorded, none of it may lie in
+    the window, which is then no sample of what ran.
+    """
+    calls = timeline.host_calls
+    launching = calls.name.where(lambda n: api.is_kernel_launch(n) or api.is_graph_launch(n))
+    rows = np.unique(launches.of_op[launches.of_op >= 0])
+    lost, recorded = calls.start[launches.lost], calls.start[rows[launching[rows]]]
+    if len(lost) <= len(recorded):
+        return ""
+    if len(recorded) and (lost.max() < recorded.min() or lost.min() > recorded.max()):
+        return ""
+    return f"{len(lost):,} of {len(lost) + len(recorded):,} launches left no device record"
+
+
 def _lost(timeline: Timeline, launches: Launches) -> tuple[HealthNote | None, str]:
     if not len(launches.lost):
         return None, ""
@@ -51,7 +68,9 @@ def _lost(timeline: Timeline, launches: Launches) -> tuple[HealthNote | None, st
     lost = calls.start[launches.lost]
     recorded = launches.begin[launches.begin != NEVER]
     where, effect = ", throughout the recording", "the time around them is unknown, not idle"
-    if not len(recorded) or lost.max() < recorded.min():
+    if not len(recorded):
+        where, effect = "", "what the device ran is not known"
+    elif lost.max() < recorded.min():
         where, effect = " at the start", "what ran before the first record is not known"
     elif lost.min() > recorded.max():
         where, effect = " at the end", "what ran after the last record is not known"

@@ -27,10 +27,10 @@ def mark(pieces: list[Pieces], gaps: list[Gaps], launches: Launches) -> None:
         everywhere = np.sort(np.concatenate(lengths))
         if not len(everywhere):
             continue
-        low, high = everywhere[(len(everywhere) - 1) // 2], everywhere[len(everywhere) // 2]
+        low, high = everywhere[[(len(everywhere) - 1) // 2, len(everywhere) // 2]].tolist()
         for p, rows, length in zip(pieces, chosen, lengths, strict=True):
-            # Twice both sides, so that the median stays whole.
-            held = (length > HELD_NS) & (2 * length > HELD_TIMES * (low + high))
+            # The median may lie between two whole numbers, but not so many times it.
+            held = (length > HELD_NS) & (length > HELD_TIMES * (low + high) // 2)
             p.part[rows[held]] = Part.UNKNOWN
             p.call[rows[held]] = -1
 

@@ -127,7 +127,15 @@ def _recorded(timeline: Timeline, launches: Launches) -> Markers | None:
         return None
     profiler = timeline.ranges.name.values
     name = "ProfilerStep" if any(n.startswith("ProfilerStep") for n in profiler) else "step"
-    return Markers(name, owner[rows], steps.number[rows], steps.start[rows], True)
+    owner, number, start = owner[rows], steps.number[rows], steps.start[rows]
+    # One mark that is there twice, in the file or in two threads, is one.
+    same = (owner[1:] == owner[:-1]) & ((start[1:] == start[:-1]) | (number[1:] == number[:-1]))
+    first = np.append(np.True_, ~same)
+    owner, number, start = owner[first], number[first], start[first]
+    # Numbers that begin again, as those of a profiler that was started twice, tell no step.
+    if (number[1:] <= number[:-1])[owner[1:] == owner[:-1]].any():
+        return _counted(name, owner, start, closed_end=True)
+    return Markers(name, owner, number, start, True)
 
 
 def _annotation(timeline: Timeline, launches: Launches, threads: Threads) -> Markers | None:

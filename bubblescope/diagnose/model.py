@@ -361,7 +361,8 @@ class Diagnosis:
     """Where the time went. With several devices the totals are sums over them.
 
     markers: what begins the steps, on the host; None where nothing was found. communication: None
-    where devices exchange nothing. launches: None where no launch is known.
+    where devices exchange nothing. launches: None where no launch is known. mostly_lost: how many
+    launches left no record, where so few did that the window is no sample of what ran; else "".
     """
 
     meta: Meta
@@ -378,6 +379,7 @@ class Diagnosis:
     markers: Markers | None = None
     communication: Communication | None = None
     launches: LaunchStatistics | None = None
+    mostly_lost: str = ""
 
     def total(self, name: str) -> int:
         """Sum over devices of a `*_ns` figure: `total("busy_ns")`."""

@@ -18,6 +18,8 @@ OWN_PID = DEVICE_PID - 1
 """The diagnosis stands here."""
 _LEAD_NS = 1_000_000
 _STEPS_TID = 2**31 - 1
+_MANY = 1 << 62
+"""No thread of a system has such a number, and there is room behind it for lanes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +65,9 @@ class Places:
         self._pids = _numbered(
             np.unique(np.concatenate([np.stack([t.rank, t.process], 1) for t in tables]), axis=0)
         )
-        self._devices = _numbered(np.unique(np.stack([ops.rank, ops.device], 1), axis=0))
+        # Viewers know no device below 0: one whose number was not recorded takes a free one.
+        devices = np.unique(np.stack([ops.rank, ops.device], 1), axis=0)
+        self._devices = _numbered(devices[np.argsort(devices[:, 1] < 0, kind="stable")], least=0)
         self.correlation = _Correlations(timeline)
 
     def pids(self, rank: Int, process: Int) -> Int:
@@ -83,8 +87,9 @@ class Places:
         return self._devices.get((rank, device), device)
 
     def renumbered(self) -> tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]:
-        """(number here, rank, number) of processes and of devices; nothing for one rank."""
-        if len({rank for rank, _ in [*self._pids, *self._devices]}) == 1:
+        """(number here, rank, number) of processes and devices; nothing where all kept theirs."""
+        kept = all(number == own for (_, own), number in self._devices.items())
+        if kept and len({rank for rank, _ in [*self._pids, *self._devices]}) == 1:
             return [], []
         pids, devices = (
             [(number, rank, own) for (rank, own), number in of.items()]
@@ -121,7 +126,7 @@ class Places:
         known = {(self.pid(t.rank, t.process), t.thread): t.name for t in timeline.meta.threads}
         order = np.lexsort((-end, start, thread, pid))
         tid = np.empty(len(pid), np.int64)
-        free = int(thread.max(initial=0)) + 1
+        free = int(thread.max(initial=0, where=thread < _MANY)) + 1
         names: list[tuple[int, int, str]] = []
         lanes: list[tuple[int, int, int]] = []
         first, length = runs(pid[order], thread[order])
@@ -181,12 +186,12 @@ class _Correlations:
         return np.where(nothing, -1, found)
 
 
-def _numbered(pairs: npt.NDArray[np.int64]) -> dict[tuple[int, int], int]:
-    """(rank, id) to an id that no other rank has: its own as far as possible."""
+def _numbered(pairs: npt.NDArray[np.int64], least: int | None = None) -> dict[tuple[int, int], int]:
+    """(rank, id) to an id that no other rank has, `least` or more: its own as far as possible."""
     numbers: dict[tuple[int, int], int] = {}
     taken: set[int] = set()
     for rank, own in pairs.tolist():
-        number = own
+        number = own if least is None else max(own, least)
         while number in taken:
             number = max(taken) + 1
         taken.add(number)

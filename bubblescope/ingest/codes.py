@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from bubblescope.timeline import Coded
 
-_DIGITS = re.compile(r"(?:^-)?[0-9]+$")
+_DIGITS = re.compile(r"(?:^-|(?<![0-9.]))[0-9]+$")
+_HEX = re.compile(r"0[xX]([0-9a-fA-F]{1,16})")
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -68,7 +69,12 @@ def integers(values: Sequence[Any]) -> npt.NDArray[np.int64]:
 
 
 def integer(value: Any) -> int:
-    """`value` as an id: an integer, or the digits that end a text ("stream 7"); else -1."""
+    """`value` as an id: an integer, or the digits that end a text ("stream 7"); else -1.
+
+    A text may also be hexadecimal ("0x1f").
+    """
+    if isinstance(value, str) and (hexadecimal := _HEX.fullmatch(value)):
+        value = int(hexadecimal[1], 16)
     if isinstance(value, str):
         digits = _DIGITS.search(value)
         value = int(digits[0]) if digits and len(digits[0]) <= 20 else -1

@@ -14,12 +14,14 @@ Read = Callable[[Path, Callable[[float], None]], Timeline]
 """Reads one file; is given a function to call with the share of it that is done."""
 
 _REPORTS = (".nsys-rep", ".qdrep")
+_PACKED = (".gz", ".zst")
 
 
 def files(folder: Path) -> list[Path]:
     """The files in a folder, in the order of their names, numbers in them by their size.
 
-    Hidden files are left out, and so are Nsight Systems reports beside their own export.
+    Hidden files are left out, and what would be read twice: Nsight Systems reports beside their own
+    export, packed files beside the same unpacked, links to other files in the folder.
     """
     try:
         found = [p for p in folder.iterdir() if p.is_file() and not p.name.startswith(".")]
@@ -29,7 +31,16 @@ def files(folder: Path) -> list[Path]:
             folder, f"cannot be read ({error.strerror})", "check its permissions"
         ) from None
     exported = {p.stem for p in found if p.suffix == ".sqlite"}
-    found = [p for p in found if not (p.suffix in _REPORTS and p.stem in exported)]
+    names = {p.name for p in found}
+    found = [
+        p
+        for p in found
+        if not (p.suffix in _REPORTS and p.stem in exported)
+        and not (p.suffix in _PACKED and p.stem in names)
+    ]
+    links = {p.name: p.resolve() for p in found if p.is_symlink()}
+    targets = {p.resolve(): p.name for p in sorted(found, key=lambda p: p.name not in links)}
+    found = [p for p in found if p.name not in links or targets[links[p.name]] == p.name]
     if not found:
         where = f", only folders: {', '.join(inside[:5])}" if inside else ""
         raise refusal(folder, f"is a folder without files{where}", "name one that holds recordings")

@@ -103,7 +103,7 @@ def _timeline(
     progress("build", 0.0)
     rank, _ = rank_and_world(document)
     own = kineto_own.own(document.own)
-    times = kineto_times.settle(events, integer(document.base_ns), rank, zeros=own is not None)
+    times = kineto_times.settle(events, integer(document.base_ns), rank, ours=own is not None)
     if own:
         kineto_own.to_threads(events, own)
     sites: Sites = {}
@@ -135,7 +135,7 @@ def _losses(events: Events, lost_syncs: int, notes: Notes, rank: int) -> Health:
     losses = (
         *notes,
         ("mended name", events.mended, "events with bytes that are no text: read, those replaced"),
-        ("unreadable event", events.unreadable, "dropped: these could not be decoded"),
+        ("odd event", events.odd, "read without a field that is not of its type"),
         ("sync row without a call", lost_syncs, "what these waited for is not known"),
     )
     return kineto_times.health(rank, [loss for loss in losses if loss[1]])

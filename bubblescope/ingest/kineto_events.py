@@ -110,6 +110,7 @@ _Event: Any = Union[(_Span, Label, *_IGNORED)]
 _decode_list = msgspec.json.Decoder(list[_Event]).decode
 _decode_pieces = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_event = msgspec.json.Decoder(_Event).decode
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _NO_ARGS = _Args()
 
 
@@ -124,8 +125,8 @@ class Events:
     `shapes`: the text of a kernel's grid and block), and `own` what our own export adds to
     calls, by row among them. `comms` says of some of the `ops` (`row`) which of `collectives`
     (`code`; pairs of name and group) they belong to. `total` counts all events, `pairs` begin
-    events, as far as no event with a duration is near; `mended` and `unreadable` events that were
-    put right or lost, `no_numbers` values that are NaN or Infinity.
+    events, as far as no event with a duration is near; `mended` and `odd` events that were put
+    right, or read without some of their fields, `no_numbers` values that are NaN or Infinity.
     """
 
     columns: dict[str, npt.NDArray[Any]]
@@ -144,7 +145,7 @@ class Events:
     total: int
     pairs: int
     mended: int
-    unreadable: int
+    odd: int
     no_numbers: int
 
     def forget(self) -> None:
@@ -170,6 +171,22 @@ def decode(stretches: Iterable[bytes]) -> Events:
     return collector.done()
 
 
+def _usable(event: bytes | msgspec.Raw) -> bytes:
+    """An event without the fields that are of no use in it, and so in its arguments.
+
+    These are a name that is no text, arguments that are no object, a number that no float holds.
+    """
+    kept: dict[str, msgspec.Raw] = {}
+    for name, value in _decode_fields(event).items():
+        with suppress(msgspec.MsgspecError):
+            if name == "args":
+                value = msgspec.Raw(_usable(value))
+            else:
+                msgspec.json.decode(value, type=str if name in ("ph", "cat", "name") else Any)
+            kept[name] = value
+    return msgspec.json.encode(kept)
+
+
 @dataclass(slots=True)
 class _Collector:
     """Columns as they grow, chunk by chunk."""
@@ -190,7 +207,7 @@ class _Collector:
     total: int = 0
     pairs: int = 0
     mended: int = 0
-    unreadable: int = 0
+    odd: int = 0
     no_numbers: int = 0
     columns: dict[str, Growing] = field(default_factory=dict)
 
@@ -220,7 +237,7 @@ class _Collector:
         return list(map(self._single, _decode_pieces(text)))
 
     def _single(self, piece: msgspec.Raw) -> Any:
-        """One event; None, and counted where it might have mattered, if it cannot be decoded."""
+        """One event; None where it is none, or of a phase that there is not."""
         with suppress(msgspec.MsgspecError):
             return _decode_event(piece)
         made = mend(bytes(piece))
@@ -228,11 +245,10 @@ class _Collector:
             event = _decode_event(made.text) if made else None
             self.mended += event is not None
             return event
-        try:
-            event = msgspec.json.decode(piece)
-            self.unreadable += isinstance(event, dict) and event.get("ph") in ("X", "M")
-        except msgspec.MsgspecError:
-            self.unreadable += 1
+        with suppress(msgspec.MsgspecError):
+            event = _decode_event(_usable(made.text if made else piece))
+            self.odd += 1
+            return event
         return None
 
     def _kind(self, spans: list[_Span]) -> npt.NDArray[np.int8]:
@@ -352,6 +368,6 @@ class _Collector:
             total=self.total,
             pairs=self.pairs,
             mended=self.mended,
-            unreadable=self.unreadable,
+            odd=self.odd,
             no_numbers=self.no_numbers,
         )

@@ -9,13 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bubblescope.ingest.kineto_events import CALL, MEMSET, MISSING, Events
+from bubblescope.ingest.kineto_events import CALL, MEMSET, MISSING, SYNC, Events
+from bubblescope.ingest.times import CENTURY, EPOCH, HOUR, LONGEST, far
 from bubblescope.timeline import Health
-
-_HOUR = 3_600 * 10**9
-_CENTURY = 100 * 365 * 24 * _HOUR
-# A file whose times are this large counts from 1970 itself (this is 2001).
-_EPOCH = 10**18
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,27 +25,33 @@ class Times:
     health: Health
 
 
-def settle(events: Events, base_ns: int, rank: int, *, zeros: bool = False) -> Times:
+def settle(events: Events, base_ns: int, rank: int, *, ours: bool = False) -> Times:
     """Drop and count the rows whose times cannot be true; add the file's base to the others.
 
-    zeros: whether a row that begins at 0 and lasts no time may be one that did.
+    ours: the file is our own export, in which every time is what the recording had.
     """
     kind = events.columns["kind"]
     start = events.columns.pop("start")
     duration = events.columns.pop("duration")
     readable = (start != MISSING) & (duration != MISSING)
-    sane = (np.abs(start) <= _CENTURY) & (duration <= _CENTURY)
+    sane = (np.abs(start) <= CENTURY) & (duration <= LONGEST)
     usual = start[readable & sane & (start != 0)]
-    base_ns = _base(usual, base_ns)
+    base_ns = base_ns if ours else _base(usual, base_ns)
     # Zero is a time like any other in a file that starts near it.
-    late = len(usual) > 0 and usual.min() > _HOUR
-    zero = (start == 0) & ((duration == 0) | late) & (not zeros)
+    late = len(usual) > 0 and usual.min() > HOUR
+    zero = (start == 0) & ((duration == 0) | late) & (not ours)
+    negative = duration < 0
+    usable = readable & sane & ~zero & ~negative
     reasons = {
         "unreadable time": ~readable,
         "time out of range": readable & ~sane,
         "zero timestamp": readable & sane & zero,
-        "negative duration": readable & sane & ~zero & (duration < 0),
+        "negative duration": readable & sane & ~zero & negative,
     }
+    if not ours:
+        operation = kind <= MEMSET
+        host = ~operation & (kind != SYNC)
+        reasons["time far from all others"] = far(start, start + duration, operation, host, usable)
     bad = np.logical_or.reduce(list(reasons.values()))
     start += base_ns
     duration += start
@@ -57,10 +59,10 @@ def settle(events: Events, base_ns: int, rank: int, *, zeros: bool = False) -> T
 
 
 def _base(starts: npt.NDArray[np.int64], base_ns: int) -> int:
-    if not 0 < base_ns <= _CENTURY or not len(starts):
+    if not 0 < base_ns <= CENTURY or not len(starts):
         return 0
     middle = np.partition(starts, len(starts) // 2)[len(starts) // 2]
-    return 0 if middle > _EPOCH else base_ns
+    return 0 if middle > EPOCH else base_ns
 
 
 def _counted(
@@ -76,7 +78,7 @@ def _counted(
         counts = {table: int((dropped & of).sum()) for table, of in tables.items()}
         parts = [f"{count:,} {table}" for table, count in counts.items() if count]
         if parts:
-            rows.append((reason, sum(counts.values()), f"dropped: {', '.join(parts)}"))
+            rows.append((reason, sum(counts.values()), f"{reason}, dropped: {', '.join(parts)}"))
     return health(rank, rows)
 
 

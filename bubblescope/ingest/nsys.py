@@ -11,11 +11,15 @@ from bubblescope.ingest import nsys_calls, nsys_device, nsys_meta, nsys_places, 
 from bubblescope.ingest import nsys_refuse as refuse
 from bubblescope.ingest.format import Format, Progress
 from bubblescope.ingest.kineto_times import health
+from bubblescope.ingest.nsys_calls import Calls
+from bubblescope.ingest.nsys_device import Operations
 from bubblescope.ingest.nsys_strings import Strings
 from bubblescope.ingest.nsys_times import base
 from bubblescope.ingest.source import Source
 from bubblescope.ingest.sqlite import MAGIC, Database, opened
+from bubblescope.ingest.times import far
 from bubblescope.timeline import DeviceOps, HostCalls, Ranges, Timeline
+from bubblescope.timeline.intervals import Mask
 from bubblescope.timeline.tables import Int
 
 Rows = TypeVar("Rows", DeviceOps, HostCalls, Ranges)
@@ -43,9 +47,11 @@ def _timeline(source: Source, database: Database, progress: Progress) -> Timelin
     progress("read", 0.4)
     operations = nsys_device.read(database, strings).owned(calls.part, calls.table.correlation)
     progress("read", 0.8)
-    if not operations.good.any():
-        raise refuse.no_device_ops(source.path, database, calls)
+    untrue = ~operations.good, ~calls.good
+    operations, calls = _near(operations, calls)
     good = operations.good
+    if not good.any():
+        raise refuse.no_device_ops(source.path, database, calls)
     places = nsys_places.find(
         database,
         np.concatenate([calls.part, operations.part, nsys_ranges.parts(database)]),
@@ -57,16 +63,8 @@ def _timeline(source: Source, database: Database, progress: Progress) -> Timelin
     ranges, bad_ranges = nsys_ranges.read(database, strings, places, last)
     progress("build", 0.0)
     base_ns = base(database, int(ops.start[0]))
-    dropped = {
-        "device operations": int((~good).sum()),
-        "host calls": int((~calls.good).sum()),
-        "ranges": bad_ranges,
-    }
-    notes = [
-        ("time out of range", count, f"dropped: {count:,} {what}, whose times cannot be true")
-        for what, count in dropped.items()
-        if count
-    ]
+    notes = _dropped("time out of range", *untrue, bad_ranges)
+    notes += _dropped("time far from all others", ~good & ~untrue[0], ~calls.good & ~untrue[1], 0)
     return Timeline.of(
         nsys_meta.meta(database, strings, places, ops, source.path.name, base_ns),
         device_ops=_on_clock(_settled(ops, ops.correlation), base_ns),
@@ -75,6 +73,37 @@ def _timeline(source: Source, database: Database, progress: Progress) -> Timelin
         frames=calls.frames,
         health=health(0, notes + nsys_meta.notes(database, places, ops)),
     )
+
+
+def _near(operations: Operations, calls: Calls) -> tuple[Operations, Calls]:
+    """Without the rows whose times lie far from most others."""
+    tables = operations.table, calls.table
+    operation = np.repeat([True, False], [len(operations.table), len(calls.table)])
+    lost = far(
+        np.concatenate([table.start for table in tables]),
+        np.concatenate([table.end for table in tables]),
+        operation,
+        ~operation,
+        np.concatenate([operations.good, calls.good]),
+    )
+    return (
+        replace(operations, good=operations.good & ~lost[operation]),
+        replace(calls, good=calls.good & ~lost[~operation]),
+    )
+
+
+def _dropped(reason: str, operations: Mask, calls: Mask, ranges: int) -> list[tuple[str, int, str]]:
+    """Notes of the rows that are left out."""
+    dropped = {
+        "device operations": int(operations.sum()),
+        "host calls": int(calls.sum()),
+        "ranges": ranges,
+    }
+    return [
+        (reason, count, f"{reason}, dropped: {count:,} {what}")
+        for what, count in dropped.items()
+        if count
+    ]
 
 
 def _settled(table: Rows, correlation: Int | None = None) -> Rows:

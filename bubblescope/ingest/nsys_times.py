@@ -5,18 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from bubblescope.ingest.sqlite import Database
+from bubblescope.ingest.times import CENTURY, EPOCH, LONGEST
 from bubblescope.timeline.intervals import Mask
 from bubblescope.timeline.tables import Int
-
-_CENTURY = 100 * 365 * 24 * 3_600 * 10**9
-_EPOCH = 10**18
-"""Times this large count from 1970 itself (this is 2001)."""
 
 
 def plausible(start: Int, end: Int) -> Mask:
     """Which rows have a beginning and an end, in this order, within a century of zero."""
-    inside = (start >= -_CENTURY) & (end <= _CENTURY)  # NULL is before all times
-    return np.asarray(inside & (end >= start))
+    inside = (start >= -CENTURY) & (end <= CENTURY)  # NULL is before all times
+    inside[inside] = (end[inside] >= start[inside]) & (end[inside] - start[inside] <= LONGEST)
+    return np.asarray(inside)
 
 
 def base(database: Database, first: int) -> int:
@@ -26,6 +24,6 @@ def base(database: Database, first: int) -> int:
     were normalised when it was made. first: one of the times.
     """
     (epoch,) = database.integers("TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
-    if not len(epoch) or not 0 < epoch[0] <= _CENTURY or abs(first) > _EPOCH:
+    if not len(epoch) or not 0 < epoch[0] <= CENTURY or abs(first) > EPOCH:
         return 0
     return int(epoch[0])

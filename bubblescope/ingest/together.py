@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ import msgspec
 import numpy as np
 
 from bubblescope.ingest import folder
+from bubblescope.ingest.source import refusal
 from bubblescope.paths import is_folder
 from bubblescope.timeline import Frames, Health, Meta, Timeline
 from bubblescope.timeline.tables import Int
@@ -32,8 +34,10 @@ def load(paths: Sequence[Path], one: folder.Read, progress: Callable[[float], No
         progress: Called with the share of all that is done.
 
     Raises:
-        BubblescopeError: a file that was named, or no file of a folder, can be read.
+        BubblescopeError: a file that was named, or no file of a folder, can be read; or a file is
+            named twice.
     """
+    _refuse_twice(paths)
     found: list[tuple[Path, Timeline]] = []
     refused: list[str] = []
 
@@ -49,6 +53,17 @@ def load(paths: Sequence[Path], one: folder.Read, progress: Callable[[float], No
             found.append((path, one(path, share_of(number))))
     source = paths[0].name or str(paths[0]) if len(paths) == 1 else ""
     return join(found, source, refused)
+
+
+def _refuse_twice(paths: Sequence[Path]) -> None:
+    """Raise where a file would count twice."""
+    seen: set[Path] = set()
+    folders = {Path(os.path.realpath(path)) for path in paths if is_folder(path)}
+    for path in paths:
+        real = Path(os.path.realpath(path))  # which no circle of links stops
+        if real in seen or real.parent in folders:
+            raise refusal(path, "named twice, itself or its folder", "name it once")
+        seen.add(real)
 
 
 def join(

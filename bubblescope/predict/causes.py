@@ -124,9 +124,8 @@ def find(
 
 def _first_of_launch(timeline: Timeline, launches: Launches) -> Mask:
     """The first operation of each launch on each device: it is the one that the launch starts."""
-    device = timeline.device_ops.device
-    width = int(device.max(initial=0)) + 1
-    key = launches.of_op * width + device
+    numbers, device = np.unique(timeline.device_ops.device, return_inverse=True)
+    key = launches.of_op * len(numbers) + device
     first = np.zeros(len(key), np.bool_)
     first[np.unique(key, return_index=True)[1]] = True
     return first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import numpy as np
@@ -190,7 +191,9 @@ def doubts(diagnosis: Diagnosis, top: int) -> list[str]:
 def _note(note: HealthNote) -> str:
     """A health note in words; most name their count themselves."""
     text, number = clean(note.note), f"{note.count:,}"
-    if text and number in text:
+    if text.startswith(f"{clean(note.kind)}, "):  # and goes on with the counts of its parts
+        return text
+    if re.search(rf"(?<![\w.,]){number}(?![\w.,])", text):
         return text
     if text and note.count == 1:
         return f"{clean(note.kind)}: {text}"
@@ -214,6 +217,8 @@ def headline(diagnosis: Diagnosis) -> str:
             "(launches or device operations were not recorded there), so anything from "
             f"{percent(idle, window)} to {percent(idle + unknown, window)} % may be idle."
         )
+    if diagnosis.mostly_lost:
+        return f"No figure for idle: {diagnosis.mostly_lost}."
     if 100 * idle < window:
         inside = (
             " What happens inside graphs was not recorded." if diagnosis.total("opaque_ns") else ""

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 
-_SUFFIX = re.compile(r"(_v\d+|_ptsz|_ptds)+$")
-_KERNEL_LAUNCH = re.compile(r"^(cuda|cu|hip|cpu)\w*Launch(Cooperative|Extended)?Kernel")
+_SUFFIX = re.compile(r"(_v\d+|_ptsz|_ptds|_spt)+$")
+_KERNEL_LAUNCH = re.compile(
+    r"^((cuda|cu|hip|cpu)\w*Launch(Cooperative|Extended)?Kernel|cudaLaunch(_|$)|hipLaunchByPtr)"
+)
 _GRAPH_LAUNCH = re.compile(r"^(cuda|cu|hip|cpu)GraphLaunch$")
 _SYNC = re.compile(
     r"^(cuda(Stream|Device|Thread|Event)|cu(Stream|Ctx|Event)|(hip|cpu)(Stream|Device|Event))"
@@ -30,7 +32,10 @@ def plain(name: str) -> str:
 
 
 def is_kernel_launch(name: str) -> bool:
-    """Starts one kernel: cudaLaunchKernel, cuLaunchKernelEx, hipExtModuleLaunchKernel, ..."""
+    """Starts one kernel: cudaLaunchKernel, cuLaunchKernelEx, hipExtModuleLaunchKernel, ...
+
+    Before CUDA 9.2 it was cudaLaunch.
+    """
     return _KERNEL_LAUNCH.match(name) is not None
 
 

@@ -8,6 +8,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from bubblescope.errors import BubblescopeError
+
 
 class Column(msgspec.Struct, frozen=True):
     """Where a column lies in the packed bytes and how to read it.
@@ -31,7 +33,11 @@ class Packed:
 
 
 def pack(columns: dict[str, npt.NDArray[np.integer]], rising: frozenset[str]) -> Packed:
-    """The columns in few bytes that deflate well; `rising` names those kept as differences."""
+    """The columns in few bytes that deflate well; `rising` names those kept as differences.
+
+    Raises:
+        BubblescopeError: a value is too large for the page.
+    """
     found: dict[str, Column] = {}
     planes: list[bytes] = []
     at = 0
@@ -43,7 +49,10 @@ def pack(columns: dict[str, npt.NDArray[np.integer]], rising: frozenset[str]) ->
         most = int(unsigned.max()) if len(unsigned) else 0
         width = (most.bit_length() + 7) // 8
         if most >> 53:
-            raise ValueError(f"column {name} has values that a page cannot hold exactly")
+            raise BubblescopeError(
+                f"{name} has values over 2^52 (52 days): a page cannot hold them exactly; "
+                "record less, or use bubblescope export"
+            )
         found[name] = Column(len(whole), width, delta, at)
         for plane in range(width):
             planes.append((unsigned >> np.uint64(8 * plane)).astype(np.uint8).tobytes())

@@ -123,7 +123,7 @@ def encode(shown: Shown) -> bytes:
     """The recording, deflated: length of the head (4 bytes), the head as JSON, its columns.
 
     Raises:
-        BubblescopeError: it holds more events than a page can show.
+        BubblescopeError: it holds more events than a page can show, or spans more time.
     """
     timeline, diagnosis = shown.timeline, shown.diagnosis
     reasons = places.find(timeline, diagnosis)
