@@ -130,6 +130,7 @@ class Records:
             c
             for c in self.calls
             if is_launch(c)
+            and c.correlation >= 0  # else nothing says whether it left a record
             and (c.rank, c.process, c.correlation) not in self.ops_of
             and not self.captured(c)
             and not self.inside_another(c)

@@ -113,10 +113,13 @@ def _owners(calls: HostCalls, ops: DeviceOps) -> tuple[Int, Int]:
 
 
 def _lost(timeline: Timeline, owner: Int, op_owner: Int, rows: Int, is_graph: Mask) -> Int:
-    """Kernel and graph launches that left no operation, but for those of a stream capture."""
+    """Kernel and graph launches that left no operation, but for those of a stream capture.
+
+    Of a launch without a correlation id nobody can tell.
+    """
     calls = timeline.host_calls
     launching = calls.name.where(api.is_kernel_launch) | is_graph
-    lost = launching.copy()
+    lost = launching & (calls.correlation >= 0)
     lost[rows[rows >= 0]] = False
     if not lost.any():
         return np.zeros(0, np.int64)
@@ -126,7 +129,7 @@ def _lost(timeline: Timeline, owner: Int, op_owner: Int, rows: Int, is_graph: Ma
     ids = np.concatenate([calls.correlation[found], timeline.device_ops.correlation])
     numbers = np.unique(ids, return_inverse=True)[1].reshape(-1)
     keys = numbers * (int(owner.max()) + 2) + np.concatenate([owner[found], op_owner]) + 1
-    has_op = np.isin(keys[: len(found)], keys[len(found) :]) & (calls.correlation[found] >= 0)
+    has_op = np.isin(keys[: len(found)], keys[len(found) :])
     lost[found[has_op]] = False
     begin = calls.name.where(lambda n: "StreamBeginCapture" in n)
     end = calls.name.where(lambda n: "StreamEndCapture" in n)

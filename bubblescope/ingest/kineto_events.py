@@ -30,6 +30,8 @@ KINDS = {
     "cuda_driver": CALL,
     "xpu_runtime": CALL,
     "xpu_driver": CALL,
+    "privateuse1_runtime": CALL,
+    "privateuse1_driver": CALL,
     "cuda_sync": SYNC,
     "user_annotation": ANNOTATION,
     "cpu_op": OP,
