@@ -126,6 +126,8 @@ class Records:
         return bool(marks) and "Begin" in marks[-1].name
 
     def find_lost(self) -> list[Row]:
+        if all(op.correlation < 0 for op in self.ops):
+            return []  # the same
         return [
             c
             for c in self.calls

@@ -55,6 +55,8 @@ def test_a_launch_without_an_id_is_not_lost(tmp_path: Path) -> None:
     calls = [span("cuda_runtime", "cudaLaunchKernel", t, 1, correlation_id=t) for t in (1, 11)]
     got = read(tmp_path, [*calls, kernel(5, 1, correlation_id=1), kernel(15, 1, correlation_id=2)])
     assert [note.kind for note in diagnose(got).health] == ["operation without launch"]
+    got = read(tmp_path, [launch(1, 1, 1), launch(11, 1, 2), kernel(5, 1), kernel(15, 1)])
+    assert [note.kind for note in diagnose(got).health] == ["operation without launch"]
 
 
 def test_device_operations(tmp_path: Path) -> None:

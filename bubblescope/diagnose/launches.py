@@ -115,9 +115,11 @@ def _owners(calls: HostCalls, ops: DeviceOps) -> tuple[Int, Int]:
 def _lost(timeline: Timeline, owner: Int, op_owner: Int, rows: Int, is_graph: Mask) -> Int:
     """Kernel and graph launches that left no operation, but for those of a stream capture.
 
-    Of a launch without a correlation id nobody can tell.
+    Of a launch without a correlation id nobody can tell, nor of any where operations have none.
     """
     calls = timeline.host_calls
+    if not (timeline.device_ops.correlation >= 0).any():
+        return np.zeros(0, np.int64)
     launching = calls.name.where(api.is_kernel_launch) | is_graph
     lost = launching & (calls.correlation >= 0)
     lost[rows[rows >= 0]] = False
