@@ -59,6 +59,15 @@ def test_a_launch_without_an_id_is_not_lost(tmp_path: Path) -> None:
     assert [note.kind for note in diagnose(got).health] == ["operation without launch"]
 
 
+def test_ids_of_two_processes_are_not_lost(tmp_path: Path) -> None:
+    # Of two ranks merged into one file: which process launched what is not known, no more.
+    events = [launch(t, 1, 5, pid=pid) for t, pid in ((1, 100), (2, 200))]
+    events += [kernel(5, 1, device=device, correlation=5) for device in (0, 1)]
+    got = read(tmp_path, [*events, launch(3, 1, 6, pid=200)])
+    notes = {note.kind: note.count for note in diagnose(got).health}
+    assert notes == {"operation without launch": 2, "launch without device record": 1}
+
+
 def test_device_operations(tmp_path: Path) -> None:
     got = read(
         tmp_path,

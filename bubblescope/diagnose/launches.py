@@ -130,8 +130,13 @@ def _lost(timeline: Timeline, owner: Int, op_owner: Int, rows: Int, is_graph: Ma
     found = np.flatnonzero(lost)
     ids = np.concatenate([calls.correlation[found], timeline.device_ops.correlation])
     numbers = np.unique(ids, return_inverse=True)[1].reshape(-1)
-    keys = numbers * (int(owner.max()) + 2) + np.concatenate([owner[found], op_owner]) + 1
+    owners = np.concatenate([owner[found], op_owner])
+    keys = numbers * (int(owner.max()) + 2) + owners + 1
     has_op = np.isin(keys[: len(found)], keys[len(found) :])
+    # Where the process of an operation is unknown, any launch of its rank and id may be its own.
+    ranks = np.concatenate([calls.rank[found], timeline.device_ops.rank])
+    keys = numbers * (int(ranks.max()) + 2) + ranks + 1
+    has_op |= np.isin(keys[: len(found)], keys[len(found) :][op_owner < 0])
     lost[found[has_op]] = False
     begin = calls.name.where(lambda n: "StreamBeginCapture" in n)
     end = calls.name.where(lambda n: "StreamEndCapture" in n)
