@@ -404,6 +404,9 @@ def test_ranks_that_sglang_merged_into_one_file(tmp_path: Path) -> None:
     assert [d.window_ns for d in found.devices] == [105_000] * 2
     assert [d.parts_ns[Part.UNKNOWN] for d in found.devices] == [0] * 2
     assert found.health == ()
+    path.write_text(json.dumps({"traceEvents": [e for e in events if e["cat"] != "kernel"]}))
+    with pytest.raises(BubblescopeError, match=r"merge of ranks: \[TP01\] 2 launches, no GPU re"):
+        load(path)
 
 
 # Reports and the corpus ------------------------------------------------------------------------

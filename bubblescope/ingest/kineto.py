@@ -60,7 +60,7 @@ def _merged(
         found.append((Path(label), timeline))
         notes = []
     if not found:
-        raise refusal(source.path, f"a merge of ranks: {refused[0]}", "record it again")
+        raise BubblescopeError(f"{source.path}: a merge of ranks: {refused[0]}")
     return together.join(found, source.path.name, refused)
 
 
