@@ -126,11 +126,17 @@ class Records:
         return bool(marks) and "Begin" in marks[-1].name
 
     def find_lost(self) -> list[Row]:
+        if all(op.correlation < 0 for op in self.ops):
+            return []  # the same
+        known = {(c.rank, c.process) for c in self.calls}
+        unowned = {(o.rank, o.correlation) for o in self.ops if (o.rank, o.process) not in known}
         return [
             c
             for c in self.calls
             if is_launch(c)
+            and c.correlation >= 0  # else nothing says whether it left a record
             and (c.rank, c.process, c.correlation) not in self.ops_of
+            and (c.rank, c.correlation) not in unowned
             and not self.captured(c)
             and not self.inside_another(c)
         ]

@@ -199,6 +199,8 @@ SYNC = span("cuda_runtime", "cudaDeviceSynchronize", 9, 1, correlation=99)
         ),
         ([span("cpu_op", "aten::mm", 1, 1)], "CPU-only trace: 1 framework op"),
         ([span("mtia_ccp_events", "x", 1, 1), SYNC], "it has 1 mtia_ccp_events rows"),
+        ([span("privateuse1_runtime", "Launch", 1, 1)], "rows of a PyTorch extension's device: "),
+        ([span("xpu_runtime", "urEnqueueKernelLaunch", 1, 1)], "rows of an Intel GPU: this devi"),
         ([{"ph": "X", "ts": 1, "dur": 1}], "1 uncategorised rows"),
         ([{"ph": "M", "name": "process_name"}], "1 entry, but no event with a duration"),
         ([kernel(5, -1), launch(5, 1, 1)], "none of its 1 device operations has a time"),

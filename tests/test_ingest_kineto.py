@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bubblescope.diagnose import diagnose
 from bubblescope.ingest import load
 from bubblescope.timeline import Timeline
 
@@ -39,6 +40,32 @@ def health(timeline: Timeline) -> dict[str, int]:
 
 
 # Rows ------------------------------------------------------------------------------------------
+
+
+def test_calls_of_a_pytorch_extension(tmp_path: Path) -> None:
+    # As of Gaudi: its kernels are "kernel", its calls "privateuse1_runtime".
+    call = span("privateuse1_runtime", "Launch", 1, 2, correlation=5)
+    got = read(tmp_path, [call, kernel(4, 1, correlation=5)])
+    assert got.host_calls.name.to_list() == ["Launch"]
+    assert diagnose(got).health == ()
+
+
+def test_a_launch_without_an_id_is_not_lost(tmp_path: Path) -> None:
+    # Written under another name, ids join nothing: that is all that can be said.
+    calls = [span("cuda_runtime", "cudaLaunchKernel", t, 1, correlation_id=t) for t in (1, 11)]
+    got = read(tmp_path, [*calls, kernel(5, 1, correlation_id=1), kernel(15, 1, correlation_id=2)])
+    assert [note.kind for note in diagnose(got).health] == ["operation without launch"]
+    got = read(tmp_path, [launch(1, 1, 1), launch(11, 1, 2), kernel(5, 1), kernel(15, 1)])
+    assert [note.kind for note in diagnose(got).health] == ["operation without launch"]
+
+
+def test_ids_of_two_processes_are_not_lost(tmp_path: Path) -> None:
+    # Of two ranks merged into one file: which process launched what is not known, no more.
+    events = [launch(t, 1, 5, pid=pid) for t, pid in ((1, 100), (2, 200))]
+    events += [kernel(5, 1, device=device, correlation=5) for device in (0, 1)]
+    got = read(tmp_path, [*events, launch(3, 1, 6, pid=200)])
+    notes = {note.kind: note.count for note in diagnose(got).health}
+    assert notes == {"operation without launch": 2, "launch without device record": 1}
 
 
 def test_device_operations(tmp_path: Path) -> None:

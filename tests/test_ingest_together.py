@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from bubblescope.diagnose import diagnose
+from bubblescope.diagnose.model import Part
 from bubblescope.errors import BubblescopeError
 from bubblescope.ingest import folder, load, load_all
 from bubblescope.ingest.together import join
@@ -373,6 +374,41 @@ def test_a_circle_of_links_is_no_file(tmp_path: Path) -> None:
         load_all([tmp_path / "a", tmp_path / "b"])
 
 
+def test_ranks_that_sglang_merged_into_one_file(tmp_path: Path) -> None:
+    # Ids, devices and threads are the same in both; the text before a process tells them apart.
+    events = []
+    for rank in (1, 3):
+        for number in (5, 6):
+            at = 100 * number + rank
+            call = {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": f"[TP0{rank}] 42"}
+            run = {"cat": "kernel", "name": f"k{rank}", "pid": f"[TP0{rank}] 0"}
+            call |= {"ph": "X", "tid": 9, "ts": at, "dur": 2, "args": {"correlation": number}}
+            args = {"device": 0, "stream": 7, "correlation": number}
+            events += [call, run | {"ph": "X", "tid": 7, "ts": at + 10, "dur": 5, "args": args}]
+    path = tmp_path / "merged-1.trace.json"
+    path.write_text(
+        json.dumps(
+            {
+                "traceEvents": events,
+                "baseTimeNanoseconds": 1_758 * 10**15,
+                "distributedInfo": {"rank": 1},
+            }
+        )
+    )
+    got = load(path)
+    assert list(zip(got.device_ops.rank, got.device_ops.name.to_list(), strict=True)) == [
+        (1, "k1"), (1, "k1"), (3, "k3"), (3, "k3")
+    ]  # fmt: skip
+    assert got.host_calls.process.tolist() == [42] * 4
+    found = diagnose(got)
+    assert [d.window_ns for d in found.devices] == [105_000] * 2
+    assert [d.parts_ns[Part.UNKNOWN] for d in found.devices] == [0] * 2
+    assert found.health == ()
+    path.write_text(json.dumps({"traceEvents": [e for e in events if e["cat"] != "kernel"]}))
+    with pytest.raises(BubblescopeError, match=r"merge of ranks: \[TP01\] 2 launches, no GPU re"):
+        load(path)
+
+
 # Reports and the corpus ------------------------------------------------------------------------
 
 
@@ -401,3 +437,19 @@ def test_eight_ranks_of_a_folder() -> None:
         assert whole[rank] == (device.busy_ns, device.window_ns)
         (device,) = diagnose(ranks.only(timeline, rank)).devices
         assert whole[rank] == (device.busy_ns, device.window_ns)
+
+
+def test_eight_ranks_merged_into_one_file(tmp_path: Path) -> None:
+    merged: dict[str, Any] = {"traceEvents": []}
+    for rank, path in enumerate(sorted(need("traces/dlrm_8rank").iterdir())):
+        one_rank = json.loads(gzip.decompress(path.read_bytes()))
+        for event in one_rank.pop("traceEvents"):
+            merged["traceEvents"].append(event | {"pid": f"[TP{rank:02d}] {event['pid']}"})
+        merged = one_rank | merged  # of other fields the first rank's stay
+    (tmp_path / "merged.json").write_text(json.dumps(merged))
+    found = diagnose(load(tmp_path / "merged.json"))
+    same = diagnose(load(need("traces/dlrm_8rank")))
+    assert [(d.rank, d.window_ns, d.busy_ns, dict(d.parts_ns)) for d in found.devices] == [
+        (d.rank, d.window_ns, d.busy_ns, dict(d.parts_ns)) for d in same.devices
+    ]
+    assert (found.health, found.meta.world_size) == (same.health, 8)

@@ -113,10 +113,15 @@ def _owners(calls: HostCalls, ops: DeviceOps) -> tuple[Int, Int]:
 
 
 def _lost(timeline: Timeline, owner: Int, op_owner: Int, rows: Int, is_graph: Mask) -> Int:
-    """Kernel and graph launches that left no operation, but for those of a stream capture."""
+    """Kernel and graph launches that left no operation, but for those of a stream capture.
+
+    Of a launch without a correlation id nobody can tell, nor of any where operations have none.
+    """
     calls = timeline.host_calls
+    if not (timeline.device_ops.correlation >= 0).any():
+        return np.zeros(0, np.int64)
     launching = calls.name.where(api.is_kernel_launch) | is_graph
-    lost = launching.copy()
+    lost = launching & (calls.correlation >= 0)
     lost[rows[rows >= 0]] = False
     if not lost.any():
         return np.zeros(0, np.int64)
@@ -125,8 +130,13 @@ def _lost(timeline: Timeline, owner: Int, op_owner: Int, rows: Int, is_graph: Ma
     found = np.flatnonzero(lost)
     ids = np.concatenate([calls.correlation[found], timeline.device_ops.correlation])
     numbers = np.unique(ids, return_inverse=True)[1].reshape(-1)
-    keys = numbers * (int(owner.max()) + 2) + np.concatenate([owner[found], op_owner]) + 1
-    has_op = np.isin(keys[: len(found)], keys[len(found) :]) & (calls.correlation[found] >= 0)
+    owners = np.concatenate([owner[found], op_owner])
+    keys = numbers * (int(owner.max()) + 2) + owners + 1
+    has_op = np.isin(keys[: len(found)], keys[len(found) :])
+    # Where the process of an operation is unknown, any launch of its rank and id may be its own.
+    ranks = np.concatenate([calls.rank[found], timeline.device_ops.rank])
+    keys = numbers * (int(ranks.max()) + 2) + ranks + 1
+    has_op |= np.isin(keys[: len(found)], keys[len(found) :][op_owner < 0])
     lost[found[has_op]] = False
     begin = calls.name.where(lambda n: "StreamBeginCapture" in n)
     end = calls.name.where(lambda n: "StreamEndCapture" in n)

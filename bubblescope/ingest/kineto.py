@@ -5,10 +5,19 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import msgspec
 
-from bubblescope.ingest import kineto_own, kineto_refuse, kineto_repair, kineto_rows, kineto_times
+from bubblescope.errors import BubblescopeError
+from bubblescope.ingest import (
+    kineto_own,
+    kineto_refuse,
+    kineto_repair,
+    kineto_rows,
+    kineto_times,
+    together,
+)
 from bubblescope.ingest.codes import integer
 from bubblescope.ingest.format import Format, Progress
 from bubblescope.ingest.kineto_events import Events, decode
@@ -30,7 +39,29 @@ def _matches(head: bytes) -> bool:
 def _read(source: Source, progress: Progress) -> Timeline:
     with _no_collector_pauses():
         document, events, notes = _events(source, progress)
+        if events.merged:
+            return _merged(source, document, events, notes, progress)
         return _timeline(source, document, events, notes, progress)
+
+
+def _merged(
+    source: Source, document: Document, events: Events, notes: Notes, progress: Progress
+) -> Timeline:
+    """The ranks of a file that was merged of several: ids of one say nothing of another."""
+    document.distributed = None  # of the first of them
+    found: list[tuple[Path, Timeline]] = []
+    refused: list[str] = []
+    for label, part in events.parts():
+        try:
+            timeline = _timeline(source, document, part, notes, progress)
+        except BubblescopeError as error:
+            refused.append(f"{label} {str(error).removeprefix(f'{source.path}: ')}")
+            continue
+        found.append((Path(label), timeline))
+        notes = []
+    if not found:
+        raise BubblescopeError(f"{source.path}: a merge of ranks: {refused[0]}")
+    return together.join(found, source.path.name, refused)
 
 
 def _events(source: Source, progress: Progress) -> tuple[Document, Events, Notes]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import Any, Union
 
@@ -30,6 +31,8 @@ KINDS = {
     "cuda_driver": CALL,
     "xpu_runtime": CALL,
     "xpu_driver": CALL,
+    "privateuse1_runtime": CALL,
+    "privateuse1_driver": CALL,
     "cuda_sync": SYNC,
     "user_annotation": ANNOTATION,
     "cpu_op": OP,
@@ -51,6 +54,8 @@ MISSING = np.iinfo(np.int64).min
 """Stands in a column of times for one that could not be read."""
 
 _ABSENT = msgspec.Raw()
+_MERGED = re.compile(r"(\[[A-Z]+[0-9]+(?:-[A-Z]+[0-9]+)*\]) ")
+"""What SGLang puts before the process ids of each rank that it merges: "[TP00-DP01] 4711"."""
 
 
 class _Args(msgspec.Struct, gc=False):
@@ -124,9 +129,11 @@ class Events:
     arguments of the rows of that kind, in the same order (of `ops`, `shape` is a code into
     `shapes`: the text of a kernel's grid and block), and `own` what our own export adds to
     calls, by row among them. `comms` says of some of the `ops` (`row`) which of `collectives`
-    (`code`; pairs of name and group) they belong to. `total` counts all events, `pairs` begin
-    events, as far as no event with a duration is near; `mended` and `odd` events that were put
-    right, or read without some of their fields, `no_numbers` values that are NaN or Infinity.
+    (`code`; pairs of name and group) they belong to. `merged` are the ranks of a file that was
+    merged of several, and `part` (in `columns`) says which of them each row is of. `total` counts
+    all events, `pairs` begin events, as far as no event with a duration is near; `mended` and `odd`
+    events that were put right, or read without some of their fields, `no_numbers` values that are
+    NaN or Infinity.
     """
 
     columns: dict[str, npt.NDArray[Any]]
@@ -141,12 +148,42 @@ class Events:
     collectives: list[tuple[str, str]]
     shapes: list[str]
     labels: list[Label]
+    merged: list[str]
     categories: dict[str, int]
     total: int
     pairs: int
     mended: int
     odd: int
     no_numbers: int
+
+    def parts(self) -> Iterator[tuple[str, Events]]:
+        """The rows of each rank of a merged file; what is counted is with the first."""
+        kind, part = self.columns["kind"], self.columns.pop("part")
+        op, call, sync = kind <= MEMSET, kind == CALL, kind == SYNC
+        for number, label in enumerate(self.merged):
+            mine = part == number
+            at = np.cumsum(mine[op]) - 1  # the new row of each operation
+            comms = {
+                name: column[mine[op][self.comms["row"]]] for name, column in self.comms.items()
+            }
+            if comms:
+                comms["row"] = at[comms["row"]]
+            yield (
+                label,
+                replace(
+                    self,
+                    columns={name: column[mine] for name, column in self.columns.items()},
+                    ops={name: column[mine[op]] for name, column in self.ops.items()},
+                    calls={name: column[mine[call]] for name, column in self.calls.items()},
+                    syncs={name: column[mine[sync]] for name, column in self.syncs.items()},
+                    comms=comms,
+                    own=[],
+                    labels=[e for e in self.labels if str(e.pid).startswith(label)],
+                    merged=[],
+                    mended=0 if number else self.mended,
+                    odd=0 if number else self.odd,
+                ),
+            )
 
     def forget(self) -> None:
         """Drop the columns: the tables are made."""
@@ -201,6 +238,7 @@ class _Collector:
     collectives: Codes = field(default_factory=Codes)
     shapes: Codes = field(default_factory=Codes)
     categories: Codes = field(default_factory=Codes)
+    merged: Codes = field(default_factory=Codes)
     kinds: npt.NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
     seen: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     labels: list[Label] = field(default_factory=list)
@@ -264,6 +302,7 @@ class _Collector:
     def _common(self, spans: list[_Span], kind: npt.NDArray[np.int8]) -> None:
         ns, readable = to_ns([e.ts for e in spans] + [e.dur for e in spans])
         ns[~readable] = MISSING
+        self._merged(spans)
         self._put(
             kind=kind,
             name=self.names.column([e.name for e in spans]),
@@ -272,6 +311,17 @@ class _Collector:
             start=ns[: len(spans)],
             duration=ns[len(spans) :],
         )
+
+    def _merged(self, spans: list[_Span]) -> None:
+        """Which rank each row is of, where all of the file say so."""
+        if self.rows and not self.merged:
+            return
+        found = [_MERGED.match(e.pid) if type(e.pid) is str else None for e in spans]
+        if all(found) and found:
+            self._put(part=self.merged.column([m[1] for m in found if m]))
+        elif found:
+            self.merged.clear()
+            self.columns.pop("part", None)
 
     def _arguments(self, spans: list[_Span], kind: npt.NDArray[np.int8]) -> None:
         args = [e.args or _NO_ARGS for e in compress(spans, (kind <= SYNC).tolist())]
@@ -339,6 +389,8 @@ class _Collector:
         if not self.columns:
             self._common([], np.zeros(0, np.int8))
             self._arguments([], np.zeros(0, np.int8))
+        if len(self.merged) < 2:
+            self.columns.pop("part", None)
         columns = {name: column.done() for name, column in self.columns.items()}
 
         def group(prefix: str) -> dict[str, npt.NDArray[Any]]:
@@ -364,6 +416,7 @@ class _Collector:
             collectives=[(t.partition("\n")[0], t.partition("\n")[2]) for t in self.collectives],
             shapes=list(self.shapes),
             labels=self.labels,
+            merged=list(self.merged) if len(self.merged) > 1 else [],
             categories=dict(zip(self.categories, self.seen.tolist(), strict=True)),
             total=self.total,
             pairs=self.pairs,

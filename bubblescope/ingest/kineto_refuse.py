@@ -12,8 +12,6 @@ from bubblescope.ingest.source import refusal
 from bubblescope.timeline import HostCalls
 from bubblescope.timeline.api import is_graph_launch, is_kernel_launch
 
-# Categories of rows that no device made, or that mark device rows without being work.
-_EXPLAINED = {*KINDS, "trace", "gpu_user_annotation", "cuda_profiler_range"}
 _READABLE = "what can be diagnosed is a PyTorch profiler trace of a CUDA or HIP device"
 _STRANGE = "this device's rows are not known to bubblescope"
 # How the categories of other devices begin.
@@ -21,8 +19,12 @@ _DEVICES = {
     "mtia": "Meta MTIA",
     "hpu": "Intel Gaudi",
     "glow": "Glow",
+    "xpu": "an Intel GPU",
     "privateuse1": "a PyTorch extension's device",
 }
+# Categories of rows that no device made, or that mark device rows without being work.
+_EXPLAINED = {c for c in KINDS if not c.startswith(tuple(_DEVICES))}
+_EXPLAINED |= {"trace", "gpu_user_annotation", "cuda_profiler_range"}
 # Top-level fields of other JSON files that profilers write: what they are, what to do.
 _OTHER_JSON: tuple[tuple[set[str], str, str], ...] = (
     (
