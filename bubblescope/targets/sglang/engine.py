@@ -27,7 +27,7 @@ def main(answers: int) -> None:
             import sglang
 
             engine = sglang.Engine(**order["arguments"])
-            answer(ok=True, sglang=sglang.__version__)
+            answer(ok=True, sglang=sglang.__version__, sockets=_sockets(engine))
             for line in sys.stdin:
                 order = json.loads(line)
                 try:
@@ -37,10 +37,17 @@ def main(answers: int) -> None:
                     answer(ok=False, problem=str(error))
         except Exception as error:
             traceback.print_exc()
-            answer(ok=False, problem=f"{type(error).__name__}: {error}")
+            answer(ok=False, ended=True, problem=f"{type(error).__name__}: {error}")
         finally:
             if engine is not None:
                 engine.shutdown()
+
+
+def _sockets(engine: Any) -> list[str]:
+    """Files in the temporary folder that SGLang makes for its sockets, and leaves there."""
+    ports = getattr(engine, "port_args", None)
+    named = (getattr(ports, name, None) for name in dir(ports) if name.endswith("ipc_name"))
+    return [x.removeprefix("ipc://") for x in named if isinstance(x, str) and x.startswith("ipc:/")]
 
 
 def _obey(engine: Any, order: dict[str, Any]) -> dict[str, Any]:
