@@ -44,11 +44,13 @@ class Settings:
     arguments: of sglang.Engine. accept_length: mean tokens a step that acceptance is simulated
     with, 0 where the drafts must be right. weights: "dummy" as SGLang fills them, "spread" so that
     routing spreads over the experts and tokens differ (`spread`), "" of the model folder.
+    verified: tokens that a step verifies, as the engine says; 0 where it was not asked yet.
     """
 
     arguments: dict[str, Any]
     accept_length: float
     weights: str = ""
+    verified: int = 0
 
     @classmethod
     def of(
@@ -69,7 +71,8 @@ class Settings:
             weights: "spread" (where None) or "dummy", for a model loaded with dummy weights.
 
         Raises:
-            BubblescopeError: an argument that is no name=value; weights for a model with its own.
+            BubblescopeError: an argument that is no name=value; weights for a model with its own;
+                processes that are no tensor-parallel ranks; an acceptance that cannot be.
         """
         arguments: dict[str, Any] = {
             "model_path": model or str(SLICE),
@@ -92,9 +95,14 @@ class Settings:
                 arguments.pop(name, None)
         elif "speculative_draft_model_path" not in arguments and model is None:
             arguments["speculative_draft_model_path"] = arguments["model_path"]
+        for name in ("pp_size", "dp_size", "nnodes"):
+            if arguments.get(name) not in (None, 1):
+                raise BubblescopeError(
+                    f"--engine {name}={arguments[name]}: only tensor-parallel ranks of one machine "
+                    "are followed (--tp); record a server that has others with --attach URL"
+                )
         dummy = arguments.get("load_format") == "dummy"
-        if accept_length is None:
-            accept_length = 3.25 if dummy and "speculative_algorithm" in arguments else 0.0
+        accept_length = _accepted(accept_length, arguments, dummy)
         if weights and not dummy:
             raise BubblescopeError(
                 f"--weights {weights}: the model has weights of its own; to time it without them, "
@@ -105,14 +113,14 @@ class Settings:
     @property
     def most_tokens(self) -> int:
         """Tokens that a step can give at most."""
-        return int(self.arguments.get("speculative_num_draft_tokens") or 1)
+        return self.verified or int(self.arguments.get("speculative_num_draft_tokens") or 1)
 
     def without_speculation(self, memory: float) -> Settings:
         """The same model, one token a step, with that share of the device's memory."""
         kept = {
             name: value
             for name, value in self.arguments.items()
-            if not name.startswith("speculative_")
+            if not name.startswith("speculative_") and "linear_replayssm" not in name
         }
         if "mem_fraction_static" in kept:
             kept["mem_fraction_static"] = memory
@@ -151,6 +159,27 @@ class Settings:
         shown = {k: v for k, v in a.items() if k not in ("model_path", "load_format", "tp_size")}
         said["engine"] = " ".join(f"{k}={json.dumps(v)}" for k, v in sorted(shown.items()))
         return said
+
+
+def _accepted(asked: float | None, arguments: dict[str, Any], dummy: bool) -> float:
+    """Tokens a step that acceptance is simulated with, 0 for none; as `Settings.of` takes it."""
+    speculates = "speculative_algorithm" in arguments
+    most = int(arguments.get("speculative_num_draft_tokens") or 0)
+    if asked is None:
+        usual = min(3.25, most) if most else 3.25
+        return usual if dummy and speculates else 0.0
+    if not asked:
+        return 0.0
+    if not speculates:
+        raise BubblescopeError(
+            f"--accept-length {asked:g}: without speculation a step gives one token"
+        )
+    if asked < 1 or (most and asked > most):
+        raise BubblescopeError(
+            f"--accept-length {asked:g}: a step gives 1 to {most or 'all'} of the tokens that it "
+            "verifies"
+        )
+    return asked
 
 
 def _value(text: str) -> Any:
