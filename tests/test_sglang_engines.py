@@ -108,6 +108,34 @@ def test_no_more_is_accepted_than_is_verified() -> None:
     assert Settings.of(None, None, engine, None).accept_length == 2
 
 
+def test_a_count_is_a_number() -> None:
+    with pytest.raises(
+        BubblescopeError, match=r"^--engine speculative_num_draft_tokens=six: write"
+    ):
+        SGLang(engine=("speculative_num_draft_tokens=six",))
+
+
+def test_variables_of_whoever_calls_are_said_or_do_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SGLANG_OPT_FUSED_KDA_VERIFY", "1")  # as in the published command
+    monkeypatch.setenv("SGLANG_API_KEY", "hidden")
+    monkeypatch.setenv("SGLANG_SIMULATE_ACC_LEN", "5")
+    target = SGLang(model="/models/x")
+    assert target.about()["environment"] == "SGLANG_OPT_FUSED_KDA_VERIFY=1"
+    assert target.about()["acceptance"] == "the model's own"
+    assert target._environment()["SGLANG_SIMULATE_ACC_LEN"] == "-1"
+    target = SGLang(as_shipped=False)  # passes decide
+    assert "environment" not in target.about()
+    target.start()
+    try:
+        with applied(["pdl-chain", "router-moe", "bf16-lm-head", "draft-extend-graph"], target):
+            target.run(3)  # what SGLang ships: graphs that the engine started with
+        assert target._facts["KDA verify"] == "convolution and recurrence apart"
+    finally:
+        target.stop()
+
+
 # -- what goes wrong on the way ----------------------------------------------------------------
 
 

@@ -50,6 +50,7 @@ def test_the_ring_holds_a_power_of_two_of_twice_the_drafts(
     [
         (("speculative_algorithm=null",), "needs speculation"),
         (("speculative_eagle_topk=4",), "drafts in a chain"),
+        (("speculative_algorithm=ngram",), "NGRAM makes a tree"),
         (("linear_attn_backend=helion",), "of triton, not helion"),
         (("linear_attn_verify_backend=flashinfer",), "of triton, not flashinfer"),
         (("enable_linear_replayssm=true",), "cannot go with enable_linear_replayssm"),

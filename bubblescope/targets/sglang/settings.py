@@ -29,7 +29,8 @@ _SLICE_ARGUMENTS: dict[str, Any] = {
 }
 """As the slice runs on one H200: dummy weights, NEXTN with six tokens to verify."""
 
-
+_COUNTS = ("tp_size", "speculative_num_steps", "speculative_num_draft_tokens")
+"""Arguments that are counted with here, before SGLang has looked at them."""
 _WEIGHTS = {
     "": "of the model folder",
     "dummy": "dummy, SGLang's: nearly all tokens choose the same experts",
@@ -95,6 +96,9 @@ class Settings:
                 arguments.pop(name, None)
         elif "speculative_draft_model_path" not in arguments and model is None:
             arguments["speculative_draft_model_path"] = arguments["model_path"]
+        for name in _COUNTS:
+            if not isinstance(arguments.get(name, 1), int | None):
+                raise BubblescopeError(f"--engine {name}={arguments[name]}: write a whole number")
         for name in ("pp_size", "dp_size", "nnodes"):
             if arguments.get(name) not in (None, 1):
                 raise BubblescopeError(
@@ -128,7 +132,7 @@ class Settings:
 
     def environment(self) -> dict[str, str]:
         """Of the engine's processes, besides what they inherit."""
-        said = {"BUBBLESCOPE_SGLANG_WEIGHTS": self.weights}
+        said = {"BUBBLESCOPE_SGLANG_WEIGHTS": self.weights, "SGLANG_SIMULATE_ACC_LEN": "-1"}
         if self.accept_length:
             said["HF_HUB_OFFLINE"] = "1"
             said["SGLANG_SIMULATE_ACC_LEN"] = f"{self.accept_length:g}"
@@ -145,7 +149,7 @@ class Settings:
     def about(self) -> dict[str, str]:
         """What a report must say of it."""
         a = self.arguments
-        own = Path(a["model_path"]) != SLICE
+        own = Path(str(a["model_path"])) != SLICE
         said = {
             "model": str(a["model_path"]) if own else "Ling-3.0-flash, 42 layers, SGLang",
             "weights": _WEIGHTS[self.weights],

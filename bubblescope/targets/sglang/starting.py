@@ -11,6 +11,13 @@ from bubblescope.targets.sglang.switches import SWITCHES
 RING = 16
 """Positions of SGLang's ring of raw inputs, where nothing else is said."""
 _LENGTH = "linear_replayssm_cache_len"
+SHIPPED_ENVIRONMENT = {
+    "SGLANG_DISABLE_DRAFT_EXTEND_CUDA_GRAPH": "0",
+    "SGLANG_OPT_FUSED_KDA_VERIFY": "0",
+    "SGLANG_ENABLE_METADATA_GLUE_GRAPH": "0",
+}
+"""What an engine starts with whose switches passes decide, whatever is set where this runs."""
+_SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
 
 def arguments(given: Mapping[str, Any], on: Iterable[str]) -> dict[str, Any]:
@@ -29,6 +36,17 @@ def arguments(given: Mapping[str, Any], on: Iterable[str]) -> dict[str, Any]:
     return made
 
 
+def inherited(environment: Mapping[str, str], set_here: Iterable[str]) -> str:
+    """SGLang's variables that an engine gets from where this runs, but for secrets."""
+    found = (
+        f"{name}={value}"
+        for name, value in sorted(environment.items())
+        if name.startswith("SGLANG_") and name not in set_here
+        if not any(word in name for word in _SECRET)
+    )
+    return " ".join(found)
+
+
 def refuse(given: Mapping[str, Any]) -> None:
     """Of "linear-state replay": where SGLang 0.5.23 does not take it, as far as arguments tell.
 
@@ -45,6 +63,8 @@ def refuse(given: Mapping[str, Any]) -> None:
 def _why_not(given: Mapping[str, Any]) -> str:
     if given.get("speculative_algorithm") is None:
         return "needs speculation, as in --engine speculative_algorithm=NEXTN"
+    if str(given["speculative_algorithm"]).upper() == "NGRAM":
+        return "needs drafts in a chain; NGRAM makes a tree"  # and 0.5.23 crashes: 37061
     if given.get("speculative_eagle_topk") not in (None, 1):
         return "needs drafts in a chain: --engine speculative_eagle_topk=1"
     # Other kernels that verify do not keep the inputs.

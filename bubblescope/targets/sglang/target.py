@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -89,6 +90,9 @@ class SGLang:
         if self._version:
             said["sglang"] = self._version
         said["fixes"] = self._fixes()
+        variables = starting.inherited(os.environ, self._environment())
+        if variables:
+            said["environment"] = variables
         if self._missed:
             said["not found in this release"] = ", ".join(self._missed)
         if self._facts:
@@ -106,7 +110,7 @@ class SGLang:
         if self._link is not None:
             raise BubblescopeError("target sglang: runs already; stop it before starting it again")
         arguments = self._arguments()
-        link = Link(arguments, self.settings.environment())
+        link = Link(arguments, self._environment())
         self._facts, self._routed, self._experts = {}, "", None
         self._started_with = arguments
         # A switch that was thrown before the start must show that it took hold.
@@ -220,6 +224,10 @@ class SGLang:
         if self.as_shipped or self.length_stays_on_device:
             kept.insert(0, "sequence length not read back")
         return ", ".join(kept) or "none"
+
+    def _environment(self) -> dict[str, str]:
+        said = self.settings.environment()
+        return said if self.as_shipped else said | starting.SHIPPED_ENVIRONMENT
 
     def _arguments(self) -> dict[str, Any]:
         """Of sglang.Engine."""
