@@ -136,6 +136,17 @@ def test_variables_of_whoever_calls_are_said_or_do_not_count(
         target.stop()
 
 
+@pytest.mark.parametrize(("disabled", "times"), [("true", 0), ("false", 3)])
+def test_a_prefix_cache_is_flushed_before_each_generation(disabled: str, times: int) -> None:
+    target = SGLang(engine=(f"disable_radix_cache={disabled}",))
+    target.start()  # generates once
+    try:
+        target.run(3)
+        assert target._engine().log.read_text().count("flushed:") == times  # one is not taken
+    finally:
+        target.stop()
+
+
 # -- what goes wrong on the way ----------------------------------------------------------------
 
 

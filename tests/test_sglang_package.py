@@ -122,7 +122,7 @@ def test_ling_tells_what_its_routers_chose_where_that_is_replaced() -> None:
 
 ATTRIBUTES = {
     "managers/scheduler.py": ("future_map", "tp_worker", "draft_worker", "enable_overlap"),
-    "entrypoints/engine.py": ("port_args",),
+    "entrypoints/engine.py": ("port_args", "flush_cache", "collective_rpc", "generate"),
     "mem_cache/memory_pool.py": (
         "mamba_pool",
         "mamba_cache",
@@ -183,6 +183,8 @@ def test_a_rank_is_asked_for_as_sglang_does_itself() -> None:
     # A field that is made as it is asked for: no class has it.
     asks = package() / "srt" / "managers" / "scheduler_components" / "profiler_manager.py"
     assert "get_parallel().tp_rank" in asks.read_text(encoding="utf-8")
+    sizes = package() / "srt" / "managers" / "scheduler.py"
+    assert "get_parallel().tp_size" in sizes.read_text(encoding="utf-8")
 
 
 def test_engine_arguments_are_sglangs(said: dict[str, Any]) -> None:
@@ -238,7 +240,7 @@ def test_environment_variables_are_sglangs(said: dict[str, Any]) -> None:
         and node.value.isidentifier()
     }
     assert "SGLANG_SIMULATE_ACC_LEN" in written
-    assert written - set(said["fields"]["envs"]) - {"SGLANG_API_KEY"} == set()
+    assert written - set(said["fields"]["envs"]) - {"SGLANG_API_KEY", "SGLANG_"} == set()
 
 
 def test_requests_are_as_sglang_takes_them(said: dict[str, Any]) -> None:

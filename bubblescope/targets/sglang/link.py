@@ -101,8 +101,9 @@ class Link:
         process.wait()
         # Memory of a device is given back when the last of them is gone, and not before.
         deadline = time.monotonic() + GONE_S
-        while _alive(process.pid) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        with contextlib.suppress(KeyboardInterrupt):
+            while _alive(process.pid) and time.monotonic() < deadline:
+                time.sleep(0.05)
         self._answers.close()
         for path in self._sockets:
             Path(path).unlink(missing_ok=True)

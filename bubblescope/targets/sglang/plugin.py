@@ -56,7 +56,7 @@ class Plugin:
         self._folder = folder
         self._recorder = Recorder(folder)
         self.replay = Replay(folder)
-        self._shipped_lengths = False
+        self._shipped_lengths: bool | None = None
 
     def hooks(self) -> dict[str, Callable[..., Any]]:
         """What goes around which function of SGLang."""
@@ -81,7 +81,8 @@ class Plugin:
         rank = get_parallel().tp_rank
         self._recorder.prepare(rank)
         original(scheduler, *args, **more)
-        self._shipped_lengths = bool(scheduler.future_map.needs_cpu_seq_lens)
+        lengths = getattr(scheduler, "future_map", None)
+        self._shipped_lengths = getattr(lengths, "needs_cpu_seq_lens", None)
         self._introduce(scheduler, rank, get_parallel().tp_size)
         # `Engine.collective_rpc` calls methods of the scheduler by name.
         made = type(scheduler)
@@ -102,9 +103,10 @@ class Plugin:
         SGLang only logs a hook for which it has no place.
         """
         worker = getattr(scheduler, "draft_worker", None)
+        verified = getattr(worker, "speculative_num_draft_tokens", None) or 0
         said = {
             "ranks": ranks,
-            "tokens": int(getattr(worker, "speculative_num_draft_tokens", None) or 1),
+            "tokens": 1 if worker is None else int(verified),  # 0: as far as arguments tell
             "missed": [path for path in self.hooks() if not _there(path)],
         }
         path = self._folder / f"engine-{rank}.json"
@@ -129,14 +131,18 @@ class Plugin:
         """
         from sglang.srt.speculative import spec_utils
 
-        if lengths_on_host is False and self._shipped_lengths:
+        shipped = self._shipped_lengths
+        if lengths_on_host is not None and shipped is None:
+            raise RuntimeError("seq-len-sync: this release does not say whether it reads lengths")
+        if lengths_on_host is False and shipped:
             raise RuntimeError(
                 "seq-len-sync: an attention backend of this engine needs the lengths on the host"
             )
         variants.use(frozenset(on))
-        if lengths_on_host is None:
-            lengths_on_host = self._shipped_lengths
-        scheduler.future_map.needs_cpu_seq_lens = lengths_on_host
+        if shipped is not None:
+            scheduler.future_map.needs_cpu_seq_lens = (
+                shipped if lengths_on_host is None else lengths_on_host
+            )
         spec_utils.SIMULATE_ACC_LEN = accept_length or -1.0
         path = self._folder / f"facts-{rank}.json"
         path.write_text(json.dumps(changes.facts(scheduler)), encoding="utf-8")
