@@ -169,6 +169,15 @@ def test_after_a_capture_that_failed_nothing_rests_on_what_was_half_done() -> No
         target.stop()
 
 
+def test_the_end_of_an_engine_is_seen_though_a_process_of_it_stays() -> None:
+    target = SGLang(engine=("forks=true",))
+    began = time.monotonic()
+    with pytest.raises(BubblescopeError, match=r"^target sglang: its process ended") as raised:
+        target.start()
+    assert time.monotonic() - began < 20
+    Path(str(raised.value).rpartition("its log: ")[2]).unlink()
+
+
 def test_an_engine_that_is_still_starting_is_ended_at_once() -> None:
     made = Link({"slow": 60}, {})
     folder = made.folder

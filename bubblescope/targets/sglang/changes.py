@@ -237,7 +237,7 @@ def _made_with_pdl() -> Iterator[dict[Any, Any]]:
 def _kda(scheduler: Any) -> str:
     whole = scheduler.tp_worker.model_runner.attn_backend
     backend: Any = getattr(whole, "linear_attn_backend", None)
-    if type(backend).__name__ != "KDAAttnBackend":
+    if "KDAAttnBackend" not in {kind.__name__ for kind in type(backend).__mro__}:
         return ABSENT
     together = backend._fused_chain_verify_fn is not None
     return f"convolution and recurrence {'in one kernel' if together else 'apart'}"

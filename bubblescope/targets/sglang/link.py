@@ -76,6 +76,9 @@ class Link:
                 if not more:
                     raise self._ended()
                 self._unread += more
+            elif self._process.poll() is not None:
+                # Something that it forked holds its end of the pipe open.
+                raise self._ended()
         line, _, self._unread = self._unread.partition(b"\n")
         said: dict[str, Any] = json.loads(line)
         if not said.pop("ok"):

@@ -22,6 +22,10 @@ class Engine:
         if arguments.get("fail"):
             raise ValueError("the model has no such layer")
         time.sleep(arguments.get("slow", 0))
+        if arguments.get("forks") and os.fork():
+            os._exit(3)
+        elif arguments.get("forks"):
+            time.sleep(60)
         from sglang.srt.managers.scheduler import run_scheduler_process
 
         spawn = multiprocessing.get_context("spawn")
