@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +21,7 @@ from bubblescope.targets.sglang.plugin import REPLAYED, Plugin
 from bubblescope.targets.sglang.settings import Settings
 from bubblescope.targets.sglang.target import SGLang
 from optimizations.registry import applied
-from tests.sglang_fake import engines, installed
+from tests.sglang_fake import TESTS, engines, installed
 
 
 @pytest.fixture(autouse=True)
@@ -145,6 +148,35 @@ def test_a_prefix_cache_is_flushed_before_each_generation(disabled: str, times: 
         assert target._engine().log.read_text().count("flushed:") == times  # one is not taken
     finally:
         target.stop()
+
+
+def test_an_ablation_takes_a_model_with_its_arguments(tmp_path: Path) -> None:
+    file = tmp_path / "samples.json"
+
+    def ablate(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "bubblescope", "ablate", "--no-gates", *words]
+        here = os.pathsep.join([str(TESTS / "fake_sglang"), str(TESTS.parent)])
+        env = os.environ | {"PYTHONPATH": here}
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+
+    model = ["--target", "sglang", "--model", "/models/x", "--passes", "staged-kda,replay-ssm"]
+    speculates = ["--engine", "speculative_algorithm=NEXTN", "--engine", "verified=4"]
+    few = ["--starts", "1", "--rounds", "1", "--steps", "5", "--out", str(file)]
+    done = ablate(*model, *speculates, *few)
+    assert (done.returncode, "+ replay-ssm" in done.stdout) == (0, True), done.stderr
+    assert "rows in 2 processes a start" in done.stderr
+    assert json.loads(file.read_text())["options"] == {
+        "model": "/models/x",
+        "engine": ["speculative_algorithm=NEXTN", "verified=4"],
+    }
+    other = ablate("--resume", str(file), "--engine", "verified=5")
+    assert other.returncode == 2
+    assert other.stderr.startswith(f"bubblescope: {file}: was planned with --engine")
+    assert other.stderr.count("\n") == 1
+    # Without speculation there is nothing that such a pass concerns.
+    none = ablate(*model, *few, "--force")
+    assert none.returncode == 2
+    assert "pass replay-ssm: needs speculation" in none.stderr.splitlines()[-1]
 
 
 # -- what goes wrong on the way ----------------------------------------------------------------

@@ -64,13 +64,13 @@ class SGLang:
         self,
         model: str | None = None,
         tp: int | None = None,
-        engine: tuple[str, ...] = (),
+        engine: Sequence[str] = (),
         accept_length: float | None = None,
         weights: str | None = None,
         as_shipped: bool = True,
     ) -> None:
-        self._made_with = (model, tp, engine, accept_length, weights)
-        self.settings = Settings.of(model, tp, engine, accept_length, weights)
+        self._made_with = (model, tp, tuple(engine), accept_length, weights)
+        self.settings = Settings.of(*self._made_with)
         self.as_shipped = as_shipped
         self.length_stays_on_device = Switch()
         self.switches = {name: Switch() for name in SWITCHES}
