@@ -15,6 +15,7 @@ from optimizations.draft_extend_graph import DraftExtendGraph
 from optimizations.glue_graph import GlueGraph
 from optimizations.passes import Addresses, PassEntry
 from optimizations.pdl_chain import PdlChain
+from optimizations.replay_ssm import ReplaySsm
 from optimizations.router_moe import RouterMoe
 from optimizations.seq_len_sync import SeqLenSync
 from optimizations.staged_kda import StagedKda
@@ -33,6 +34,7 @@ PASSES: list[PassEntry] = [
     StagedKda(),
     GlueGraph(),
     VerifyAttention(),
+    ReplaySsm(),
 ]
 """Every pass, in the order in which reports name them."""
 

@@ -192,6 +192,29 @@ def test_a_target_that_is_checked_while_it_runs_is_the_one_that_is_timed(
     assert [row.gate for row in summarise(found).rows] == ["", "passed", "passed"]
 
 
+def test_a_pass_that_needs_a_restart_is_not_on_in_what_it_is_compared_with(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[tuple[str, ...], bool]] = []
+
+    class Gates:
+        def __init__(self, factory: Callable[[], Any]) -> None:
+            self._made = factory().gated()
+
+        def check(self, passes: Sequence[str]) -> tuple[GateResult, ...]:
+            seen.append((tuple(passes), bool(self._made.switches["rebuilt"])))
+            return (GateResult("tokens", Verdict.PASSED, "equal"),)
+
+    monkeypatch.setattr("bubblescope.ablate.run.checked_running", lambda name: name == "toy")
+    monkeypatch.setattr("bubblescope.ablate.gates.Gates", Gates)
+    planned = samples("fast", "rebuilt", ladder="cumulative", starts=1, rounds=1)
+    found = run(planned, launch=world.launch)
+    assert seen == [(("fast",), False), (("fast", "rebuilt"), False)]
+    # It is on when the row is timed: each start of the toy is 1 % slower, and the first row's was
+    # the first.
+    assert [row.step_ns for row in summarise(found).rows] == [1_000_000, 900_000, 707_000]
+
+
 def test_gates_that_were_run_are_not_run_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,6 +96,7 @@ def test_what_the_registry_lists() -> None:
         "staged-kda",
         "glue-graph",
         "verify-attention",
+        "replay-ssm",
     ]
     entry = registry.get("seq-len-sync")
     assert isinstance(entry, SeqLenSync)

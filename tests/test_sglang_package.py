@@ -18,9 +18,10 @@ from typing import Any
 
 import pytest
 
-from bubblescope.targets.sglang import attach, routing, settings
+from bubblescope.targets.sglang import attach, routing, settings, starting
 from bubblescope.targets.sglang.plugin import SCHEDULER, SPANS
 from bubblescope.targets.sglang.server import Server
+from bubblescope.targets.sglang.switches import SWITCHES
 from tests.e2e.program import decode_loop
 from tests.sglang_server import profile
 
@@ -120,7 +121,18 @@ def test_ling_tells_what_its_routers_chose_where_that_is_replaced() -> None:
 
 
 ATTRIBUTES = {
-    "managers/scheduler.py": ("future_map", "tp_worker", "draft_worker"),
+    "managers/scheduler.py": ("future_map", "tp_worker", "draft_worker", "enable_overlap"),
+    "entrypoints/engine.py": ("port_args", "flush_cache", "collective_rpc", "generate"),
+    "mem_cache/memory_pool.py": (
+        "mamba_pool",
+        "mamba_cache",
+        "intermediate_ssm",
+        "replayssm_g",
+        "enable_linear_replayssm_spec",
+        "kv_buffer",
+        "k_buffer",
+        "v_buffer",
+    ),
     "managers/overlap_utils.py": ("needs_cpu_seq_lens",),
     "managers/tp_worker.py": ("model_runner",),
     "model_executor/model_runner.py": (
@@ -171,11 +183,50 @@ def test_a_rank_is_asked_for_as_sglang_does_itself() -> None:
     # A field that is made as it is asked for: no class has it.
     asks = package() / "srt" / "managers" / "scheduler_components" / "profiler_manager.py"
     assert "get_parallel().tp_rank" in asks.read_text(encoding="utf-8")
+    sizes = package() / "srt" / "managers" / "scheduler.py"
+    assert "get_parallel().tp_size" in sizes.read_text(encoding="utf-8")
 
 
 def test_engine_arguments_are_sglangs(said: dict[str, Any]) -> None:
     made = settings.Settings.of(None, 4, (), None).arguments
-    assert set(made) - set(said["fields"]["ServerArgs"]) == set()
+    made = starting.arguments(made, SWITCHES)
+    refused = {"pp_size", "dp_size", "nnodes", "enable_linear_replayssm", "linear_attn_backend"}
+    refused |= {"linear_attn_decode_backend", "linear_attn_verify_backend"}
+    assert (set(made) | refused) - set(said["fields"]["ServerArgs"]) == set()
+
+
+def test_classes_are_told_by_their_names() -> None:
+    names = {
+        "layers/attention/linear/kda_backend.py": "KDAAttnBackend",
+        "layers/vocab_parallel_embedding.py": "VocabParallelEmbedding",
+        "models/bailing_moe_v3.py": "BailingMoEGate",
+        "layers/moe/topk.py": "TopK",
+    }
+    for file, name in names.items():
+        nodes = ast.walk(tree(package() / "srt" / file))
+        made = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
+        assert name in made, file
+
+
+def test_the_ring_is_refused_where_sglang_refuses_it() -> None:
+    """The rule that `starting` repeats, so that nobody waits a minute to be told."""
+    pool = (package() / "srt" / "mem_cache" / "memory_pool.py").read_text(encoding="utf-8")
+    assert "if L & (L - 1) != 0:" in pool
+    assert "and L < 2 * speculative_num_draft_tokens" in pool
+    assert said_default("linear_replayssm_cache_len") == starting.RING
+
+
+def said_default(name: str) -> object:
+    """Of an argument that is a field of a struct."""
+    fields = ast.walk(tree(package() / "srt" / "arg_groups" / "fields" / "exec_.py"))
+    return next(
+        node.value.value
+        for node in fields
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and isinstance(node.value, ast.Constant)
+        and node.target.id == name
+    )
 
 
 def test_environment_variables_are_sglangs(said: dict[str, Any]) -> None:
@@ -189,7 +240,7 @@ def test_environment_variables_are_sglangs(said: dict[str, Any]) -> None:
         and node.value.isidentifier()
     }
     assert "SGLANG_SIMULATE_ACC_LEN" in written
-    assert written - set(said["fields"]["envs"]) - {"SGLANG_API_KEY"} == set()
+    assert written - set(said["fields"]["envs"]) - {"SGLANG_API_KEY", "SGLANG_"} == set()
 
 
 def test_requests_are_as_sglang_takes_them(said: dict[str, Any]) -> None:

@@ -140,6 +140,28 @@ def test_without_speculation_the_sequence_its_logits_and_its_state(tmp_path: Pat
     assert made.state["MLA cache 0"].reshape(-1).tolist() == [9, 9, 9, 9, *greedy(7)]
 
 
+def test_a_model_without_linear_layers_has_its_keys_and_values(tmp_path: Path) -> None:
+    gated = Gated(tmp_path)
+    runner = gated.toy.scheduler.tp_worker.model_runner
+    del runner.req_to_token_pool.mamba_pool
+    cache = gated.toy.cache
+    runner.token_to_kv_pool = SimpleNamespace(k_buffer=[cache], v_buffer=[2 * cache, cache])
+    state = gated.plain(8).state
+    assert sorted(state) == ["keys of layer 0", "length", "values of layer 0", "values of layer 1"]
+    assert state["keys of layer 0"].reshape(-1).tolist() == [9, 9, 9, 9, *greedy(7)]
+
+
+def test_a_state_that_cannot_be_read_is_said_and_the_engine_goes_on(tmp_path: Path) -> None:
+    gated = Gated(tmp_path)
+    del gated.toy.scheduler.tp_worker.model_runner.token_to_kv_pool.full_kv_pool.kv_buffer
+    for run in (lambda: gated.plain(8), lambda: gated.replay(Drafts(tuple(greedy(40)), (1,)), 9)):
+        with pytest.raises(
+            RuntimeError, match=r"the state of this model cannot be read: .*k_buffer"
+        ):
+            run()
+    assert gated.toy.generate(8)[:8] == greedy(8)  # nothing is on any more
+
+
 def test_along_other_tokens_it_goes_on_from_them(tmp_path: Path) -> None:
     made = Gated(tmp_path).plain(3, along=[50, 60, 70])
     assert made.tokens.tolist() == [

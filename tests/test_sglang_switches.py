@@ -14,7 +14,7 @@ from bubblescope.errors import BubblescopeError
 from bubblescope.targets.sglang.changes import CHANGES
 from bubblescope.targets.sglang.settings import Settings
 from bubblescope.targets.sglang.spread import bound
-from bubblescope.targets.sglang.switches import SHIPPED, SWITCHES, facts
+from bubblescope.targets.sglang.switches import AT_START, SWITCHES
 from bubblescope.targets.sglang.target import SGLang
 from optimizations.registry import PASSES, applied, get
 
@@ -30,6 +30,8 @@ BEFORE = {
     "KDA verify": "convolution and recurrence apart",
     "metadata glue graph": "off",
     "verify attention": "one program a head",
+    "drafts' linear states": "a copy for each",
+    "sequence lengths": "read back each step",
 }
 """What SGLang did before each fix, from ../shared/sglang/README.md and its pull requests."""
 
@@ -82,6 +84,7 @@ def test_without_passes_every_fix_is_off(target: SGLang) -> None:
         ("draft-extend-graph", {"draft-extend graph": "captured"}),
         ("staged-kda", {"KDA verify": "convolution and recurrence in one kernel"}),
         ("glue-graph", {"metadata glue graph": "asked for"}),
+        ("seq-len-sync", {"sequence lengths": "stay on the device"}),
     ],
 )
 def test_each_pass_alone_changes_what_it_says_and_leaves_no_trace(
@@ -106,7 +109,9 @@ def test_a_kernel_of_ours_that_is_never_called_is_refused(target: SGLang) -> Non
 def test_every_pass_but_the_read_is_a_switch() -> None:
     passes = {entry.name for entry in PASSES if "sglang" in entry.targets}
     assert len(passes) == len(SWITCHES) + 2  # seq-len-sync, and bf16-heads, which is two
-    assert set(CHANGES) == set(SWITCHES)
+    assert set(CHANGES) | AT_START == set(SWITCHES)
+    assert set(CHANGES) & AT_START == set()
+    assert {entry.name for entry in PASSES if not entry.live} == {"replay-ssm"}
     assert get("bf16-heads").live
 
 
@@ -118,7 +123,17 @@ def test_as_shipped_with_a_pass_on_the_other_fixes_stay(target: SGLang) -> None:
             "sequence length not read back, pdl, router, bf16 lm_head, draft-extend graph, "
             "fused KDA verify"
         )
-    assert said(target) == facts(SHIPPED | {"fused KDA verify"})
+    shipped = {
+        "PDL": "allowed",
+        "router matvec up to": "8 tokens",
+        "align in one launch up to": "64 pairs",
+        "top-k": "biased_grouped_topk_gpu",
+        "lm_head": "torch.bfloat16",
+        "draft-extend graph": "captured",
+        "sequence lengths": "stay on the device",
+    }
+    fused = {"KDA verify": "convolution and recurrence in one kernel"}
+    assert said(target) == BEFORE | shipped | fused
 
 
 def test_a_switch_that_does_not_take_hold_is_refused(

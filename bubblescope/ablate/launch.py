@@ -13,8 +13,9 @@ import msgspec
 from bubblescope.ablate import jobs
 from bubblescope.errors import BubblescopeError
 
-PATIENCE_S = 20.0
-"""How long a process may take to stop its target before it is killed."""
+PATIENCE_S = 45.0
+"""How long a process may take to stop its target before it is killed; more than any target takes
+(`targets.sglang.link.STOP_S`), else nobody is left to end the engine."""
 
 
 def in_a_process(job: jobs.Job) -> Iterator[jobs.Message]:

@@ -48,6 +48,13 @@ def carry_out(job: jobs.Job, make: Make = targets.get) -> Messages:
         target = target.gated()
     if hasattr(target, "as_shipped"):
         target.as_shipped = False  # only the passes that are on decide
+    if isinstance(job, jobs.Time) and job.passes:
+        # Before the fixed ones are on: they too are compared with a target without them.
+        try:
+            yield from _checked(lambda: _Itself(target), job.passes)
+        except BaseException:
+            target.stop()
+            raise
     with _applied(job.fixed, target):
         try:
             if isinstance(job, jobs.Time):
@@ -65,8 +72,6 @@ def _applied(names: Sequence[str], target: Any) -> AbstractContextManager[None]:
 
 
 def _timed(target: Any, job: jobs.Time) -> Messages:
-    if job.passes:
-        yield from _checked(lambda: _Itself(target), job.passes)
     target.start()
     first = time_steps(target, job.warm_up, max(job.warm_up, 1))
     found, uuids = devices.find()

@@ -61,6 +61,17 @@ def _groups(
     help="Tensor-parallel ranks; of these, ling runs the first one's slice of --model.",
 )
 @click.option("--layers", type=click.IntRange(1), help="Of ling: only so many layers.")
+@click.option(
+    "--engine",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Of sglang: an argument of sglang.Engine; may be repeated.",
+)
+@click.option(
+    "--weights",
+    type=click.Choice(["spread", "dummy"]),
+    help="Of sglang without weights: scaled so that routing spreads (the default), or SGLang's.",
+)
 @click.option("--no-gates", is_flag=True, help="Measure only; correctness is then not tested.")
 @click.option(
     "--out",
@@ -105,6 +116,8 @@ def ablate(
     model: str | None,
     tp: int | None,
     layers: int | None,
+    engine: tuple[str, ...],
+    weights: str | None,
     no_gates: bool,
     out: Path | None,
     resume: Path | None,
@@ -134,6 +147,8 @@ def ablate(
         "model": model,
         "tp": tp,
         "layers": layers,
+        "engine": list(engine) or None,  # as the file of samples has it
+        "weights": weights,
     }
     given = {name: value for name, value in chosen.items() if value is not None}
     shape = {"starts": starts, "rounds": rounds, "steps": steps}

@@ -19,7 +19,7 @@ pytest.importorskip("torch", reason="the embedded loop needs torch")
 SCHEDULER = Path(__file__).parents[2] / "bubblescope" / "targets" / "ling" / "scheduler.py"
 PASSES = (
     "seq-len-sync, draft-extend-graph, pdl-chain, router-moe, bf16-heads, bf16-gate, bf16-lm-head, "
-    "staged-kda, glue-graph, verify-attention"
+    "staged-kda, glue-graph, verify-attention, replay-ssm"
 )
 TRACE = ("trace", "--device", "cpu", "--step", "30", "--steps", "6")
 

@@ -13,6 +13,8 @@ from importlib import import_module
 from types import FunctionType
 from typing import Any
 
+from bubblescope.targets.sglang.switches import ABSENT
+
 _ALIGN = "sglang.srt.layers.moe.moe_runner.triton_utils.moe_align_block_size"
 _MODEL = "sglang.srt.models.bailing_moe_v3"
 _TOPK = "sglang.srt.layers.moe.topk"
@@ -56,10 +58,13 @@ def bf16_gate(scheduler: Any, on: bool) -> None:
 
 def bf16_lm_head(scheduler: Any, on: bool) -> None:
     """The vocabulary's weights in bf16 or, widened, in fp32; the draft model shares them."""
-    first, *others = [model.lm_head for model in _models(scheduler)]
-    _set_dtype(first, on)
-    for head in others:
-        head.weight = first.weight
+    heads = _heads(scheduler)
+    shared = [head.weight is heads[0].weight for head in heads]
+    for head, same in zip(heads, shared, strict=True):
+        if same and head is not heads[0]:
+            head.weight = heads[0].weight
+        else:
+            _set_dtype(head, on)
 
 
 def draft_extend_graph(_scheduler: Any, on: bool) -> None:
@@ -127,13 +132,14 @@ CHANGES: dict[str, Callable[[Any, bool], None]] = {
     "glue graph": glue_graph,
     "split verify attention": split_verify,
 }
-"""By the names in `switches.SWITCHES`."""
+"""By the names in `switches.SWITCHES`; those that are decided before the start have none."""
 
 
 def facts(scheduler: Any) -> dict[str, str]:
     """What the running engine is set to, read off the objects that decide.
 
-    What cannot be read off this release says so, as "not found: ...".
+    What cannot be read off this release says so, as "not found: ..."; what the model has not, as
+    `switches.ABSENT`.
     """
     found = {}
     for name, ask in _FACTS.items():
@@ -173,6 +179,25 @@ def _gates(scheduler: Any) -> list[Any]:
     ]
 
 
+def _heads(scheduler: Any) -> list[Any]:
+    """The vocabulary's weights of each model, where they are its own and in bf16 or fp32.
+
+    None where the model's are also its embedding, or quantized: they have no other dtype.
+    """
+    import torch
+
+    known = (torch.bfloat16, torch.float32)
+    found = []
+    for model in _models(scheduler):
+        head = getattr(model, "lm_head", None)
+        own = head is not None and type(head).__name__ != "VocabParallelEmbedding"
+        if own and getattr(getattr(head, "weight", None), "dtype", None) in known:
+            found.append(head)
+        elif not found:
+            return []
+    return found
+
+
 def _set_dtype(module: Any, bf16: bool) -> None:
     """Swap a module's weight for itself in another dtype; both stay, for graphs that read them."""
     import torch
@@ -210,9 +235,62 @@ def _made_with_pdl() -> Iterator[dict[Any, Any]]:
 
 
 def _kda(scheduler: Any) -> str:
-    backend = scheduler.tp_worker.model_runner.attn_backend.linear_attn_backend
+    whole = scheduler.tp_worker.model_runner.attn_backend
+    backend: Any = getattr(whole, "linear_attn_backend", None)
+    if "KDAAttnBackend" not in {kind.__name__ for kind in type(backend).__mro__}:
+        return ABSENT
     together = backend._fused_chain_verify_fn is not None
     return f"convolution and recurrence {'in one kernel' if together else 'apart'}"
+
+
+def _draft_states(scheduler: Any) -> str:
+    pool = getattr(scheduler.tp_worker.model_runner.req_to_token_pool, "mamba_pool", None)
+    if pool is None:
+        return ABSENT
+    if pool.mamba_cache.intermediate_ssm is not None:
+        return "a copy for each"
+    replayed = pool.enable_linear_replayssm_spec and pool.mamba_cache.replayssm_g is not None
+    return "replayed from raw inputs" if replayed else "neither copied nor replayed"
+
+
+def _lengths(scheduler: Any) -> str:
+    if not scheduler.enable_overlap:
+        return "of the plain loop"
+    read = scheduler.future_map.needs_cpu_seq_lens
+    return "read back each step" if read else "stay on the device"
+
+
+def _has(scheduler: Any, kind: str) -> bool:
+    model = scheduler.tp_worker.model_runner.model
+    return any(type(module).__name__ == kind for module in model.modules())
+
+
+def _matvec(scheduler: Any) -> str:
+    if not _gates(scheduler):
+        return ABSENT
+    return f"{_module(_MODEL).ROUTER_GATE_MATVEC_MAX_M} tokens"
+
+
+def _align(scheduler: Any) -> str:
+    if not _has(scheduler, "TopK"):
+        return ABSENT
+    return f"{_module(_ALIGN).SMALL_NUMEL_LIMIT} pairs"
+
+
+def _topk(scheduler: Any) -> str:
+    if not _has(scheduler, "TopK"):
+        return ABSENT
+    return str(_module(_TOPK).biased_grouped_topk.__name__)
+
+
+def _gate(scheduler: Any) -> str:
+    gates = _gates(scheduler)
+    return str(gates[0].weight.dtype) if gates else ABSENT
+
+
+def _lm_head(scheduler: Any) -> str:
+    heads = _heads(scheduler)
+    return str(heads[0].weight.dtype) if heads else ABSENT
 
 
 def _extend(scheduler: Any) -> str:
@@ -238,13 +316,15 @@ def _pdl(_scheduler: Any) -> str:
 
 _FACTS: dict[str, Callable[[Any], str]] = {
     "PDL": _pdl,
-    "router matvec up to": lambda _: f"{_module(_MODEL).ROUTER_GATE_MATVEC_MAX_M} tokens",
-    "align in one launch up to": lambda _: f"{_module(_ALIGN).SMALL_NUMEL_LIMIT} pairs",
-    "top-k": lambda _: str(_module(_TOPK).biased_grouped_topk.__name__),
-    "gate": lambda scheduler: str(_gates(scheduler)[0].weight.dtype),
-    "lm_head": lambda scheduler: str(_models(scheduler)[0].lm_head.weight.dtype),
+    "router matvec up to": _matvec,
+    "align in one launch up to": _align,
+    "top-k": _topk,
+    "gate": _gate,
+    "lm_head": _lm_head,
     "draft-extend graph": _extend,
     "KDA verify": _kda,
     "metadata glue graph": _glue,
     "verify attention": _attention,
+    "drafts' linear states": _draft_states,
+    "sequence lengths": _lengths,
 }

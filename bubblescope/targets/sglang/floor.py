@@ -23,7 +23,7 @@ def step_bytes(settings: Settings, experts: float) -> int | None:
     from bubblescope.targets.ling.floor import step_bytes_of
 
     try:
-        whole = config_file.read(Path(settings.arguments["model_path"]))
+        whole = config_file.read(Path(str(settings.arguments["model_path"])))
         rank = whole.of_rank(int(settings.arguments.get("tp_size") or 1))
     except BubblescopeError:
         return None

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from bubblescope.errors import BubblescopeError
 from bubblescope.targets.gated import Drafts, NotOffered, PlainRun, ReplayRun, Stress
+from bubblescope.targets.sglang.plugin import REPLAYED
 from bubblescope.targets.sglang.target import PROMPT, Progress, SGLang
 
+_STATE = "state "
 ROOM = 0.45
 """Share of the device's memory for the engine without speculation: the weights and some caches."""
 
@@ -19,7 +20,8 @@ class GatedSGLang(SGLang):
     """See `Gated`. Made by `SGLang.gated`.
 
     Two engines serve all runs, one without speculation and one with it, which can hold every set of
-    switches; neither is started before it is asked for. `stop` ends both.
+    switches but those that are decided before the start: for these it is started anew. Neither is
+    started before it is asked for. `stop` ends both.
     """
 
     along_the_reference = True
@@ -90,11 +92,13 @@ class GatedSGLang(SGLang):
         return ReplayRun(np.append(made["first"], said), accepted, None, _state(made))
 
     def start(self, progress: Progress = lambda _stage, _share: None) -> None:
-        """Start the engine with speculation; if it runs already, the other one makes way for it."""
-        if self._link is None:
-            super().start(progress)
-        elif self._other is not None:
+        """Start the engine with speculation, alone: the other one makes way for it.
+
+        If it runs already it stays, unless it was started with other passes.
+        """
+        if self._other is not None:
             self._other.stop()
+        self._start_if_need_be(progress)
 
     def stop(self) -> None:
         """End both engines."""
@@ -110,14 +114,22 @@ class GatedSGLang(SGLang):
             made = GatedSGLang(*self._made_with, as_shipped=True)
             made.settings = self.settings.without_speculation(ROOM)
             self._other = made
-        if self._other._link is None:
-            self._other.start()
+        self._other._start_if_need_be()
         return self._other
 
     def _speculating(self) -> GatedSGLang:
-        if self._link is None:
-            self.start()
+        self._start_if_need_be()
         return self
+
+    def _start_if_need_be(self, progress: Progress = lambda _stage, _share: None) -> None:
+        """Have an engine that runs, and was started as the passes want it.
+
+        One that ended, whatever with, is none: a pass that breaks it says nothing of the next one.
+        """
+        if self._link is not None and (self._link.over or self._arguments() != self._started_with):
+            SGLang.stop(self)
+        if self._link is None:
+            SGLang.start(self, progress)
 
     def _replayed(self, tokens: int, **order: Any) -> dict[str, Any]:
         """One generation under an order; arrays as `replaying` writes them, and "first"."""
@@ -125,20 +137,28 @@ class GatedSGLang(SGLang):
         link = self._engine()
         self._windows += 1
         name = f"replay{self._windows}"
-        link.ask(
-            do="call",
-            method="bubblescope_replay",
-            parameters={"name": name, "prompt": PROMPT, **order},
-        )
+        missed = [path for path in self._missed if path in REPLAYED]
+        if missed:
+            raise NotOffered(
+                f"SGLang {self._version} has no {', '.join(missed)}, where drafts are replayed"
+            )
+        parameters = {"name": name, "prompt": PROMPT, **order}
+        self._call("bubblescope_replay", parameters, _unseen)
         generated = self._generate(tokens, lambda: None)
-        link.ask(do="call", method="bubblescope_replayed", parameters={})
-        path = link.folder / f"{name}-0.npz"
-        if not path.exists():
-            raise BubblescopeError("target sglang: the engine left nothing of a replay")
-        with np.load(path) as arrays:
-            made = {key: arrays[key] for key in arrays.files}
-        path.unlink()
-        return made | {"first": np.int64(generated["ids"][0])}
+        self._call("bubblescope_replayed", {}, _unseen)
+        made: dict[str, Any] = {"first": np.int64(generated["ids"][0])}
+        for rank in range(self._ranks):
+            path = link.folder / f"{name}-{rank}.npz"
+            if not path.exists():
+                raise link.failed(f"rank {rank} of {self._ranks} left nothing of a replay")
+            with np.load(path) as arrays:
+                for key in arrays.files:
+                    if not rank:
+                        made[key] = arrays[key]
+                    elif key.startswith(_STATE):
+                        made[f"{key}, rank {rank}"] = arrays[key]
+            path.unlink()
+        return made
 
 
 def _taken(accepted: np.ndarray[Any, Any], width: int) -> np.ndarray[Any, Any]:
@@ -147,4 +167,8 @@ def _taken(accepted: np.ndarray[Any, Any], width: int) -> np.ndarray[Any, Any]:
 
 
 def _state(made: dict[str, Any]) -> dict[str, Any]:
-    return {k.removeprefix("state "): v for k, v in made.items() if k.startswith("state ")}
+    return {k.removeprefix(_STATE): v for k, v in made.items() if k.startswith(_STATE)}
+
+
+def _unseen(_stage: str, _share: float) -> None:
+    """Gates say what they are at before each run."""

@@ -20,6 +20,9 @@ from bubblescope.errors import BubblescopeError
 
 ROOT = Path(__file__).parents[3]
 STOP_S = 30
+"""How long an engine may take to end by itself."""
+GONE_S = 10
+"""How long its processes may take to be gone after they were killed."""
 Progress = Callable[[str, float], None]
 
 
@@ -27,7 +30,7 @@ class Link:
     """One engine process and all that it started, from `__init__` to `close`.
 
     folder: where the plugin writes recordings and notes; it is gone after `close`, but for a copy
-    of the log of an engine that failed.
+    of the log of an engine that failed. over: whether the engine ended, and must be started anew.
     """
 
     def __init__(self, arguments: dict[str, Any], environment: dict[str, str]) -> None:
@@ -50,6 +53,8 @@ class Link:
         os.close(write)
         self._answers = os.fdopen(read, "rb", buffering=0)
         self._unread = b""
+        self._up = self.over = False
+        self._sockets: list[str] = []
         self._send({"arguments": arguments})
 
     def ask(self, progress: Callable[[], None] = lambda: None, **order: Any) -> dict[str, Any]:
@@ -69,12 +74,18 @@ class Link:
             if ready:
                 more = os.read(self._answers.fileno(), 1 << 20)
                 if not more:
-                    raise self._failed("its process ended")
+                    raise self._ended()
                 self._unread += more
+            elif self._process.poll() is not None:
+                # Something that it forked holds its end of the pipe open.
+                raise self._ended()
         line, _, self._unread = self._unread.partition(b"\n")
         said: dict[str, Any] = json.loads(line)
         if not said.pop("ok"):
-            raise self._failed(said["problem"])
+            self.over = bool(said.get("ended"))
+            raise self.failed(said["problem"])
+        self._up = True
+        self._sockets += said.pop("sockets", [])
         return said
 
     def close(self) -> None:
@@ -84,13 +95,21 @@ class Link:
             # An engine that is gone already took what it had not read with it.
             with contextlib.suppress(OSError):
                 process.stdin.close()
-        with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
-            process.wait(STOP_S)
+        if self._up:  # one that is still starting hears nothing, and has nothing to save
+            with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
+                process.wait(STOP_S)
         # Its children are in its process group, whatever became of it.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        # Memory of a device is given back when the last of them is gone, and not before.
+        deadline = time.monotonic() + GONE_S
+        with contextlib.suppress(KeyboardInterrupt):
+            while _alive(process.pid) and time.monotonic() < deadline:
+                time.sleep(0.05)
         self._answers.close()
+        for path in self._sockets:
+            Path(path).unlink(missing_ok=True)
         self._kept.cleanup()
 
     def _send(self, order: dict[str, Any]) -> None:
@@ -99,7 +118,7 @@ class Link:
             self._process.stdin.write(json.dumps(order).encode() + b"\n")
             self._process.stdin.flush()
         except OSError:
-            raise self._failed("its process ended") from None
+            raise self._ended() from None
 
     def _environment(self, more: dict[str, str]) -> dict[str, str]:
         env = os.environ | more
@@ -115,12 +134,29 @@ class Link:
             )
         return env
 
-    def _failed(self, problem: str) -> BubblescopeError:
+    def _ended(self) -> BubblescopeError:
+        self.over = True
+        return self.failed("its process ended")
+
+    def failed(self, problem: str) -> BubblescopeError:
         """An error of one line; the log is kept, since only it says why."""
         kept = Path(tempfile.gettempdir()) / f"bubblescope-sglang-{int(time.time())}.log"
         text = self.log.read_text(encoding="utf-8", errors="replace")
         kept.write_text(text, encoding="utf-8")
         return BubblescopeError(f"target sglang: {problem}{_last(text)}; its log: {kept}")
+
+
+def _alive(group: int) -> bool:
+    """Whether a process of the group still runs; one that waits to be reaped does not."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # pid (name) state parent group ...; a name may hold anything.
+            state, _, found = stat.read_text().rpartition(")")[2].split()[:3]
+        except (OSError, ValueError):  # gone while it was looked at
+            continue
+        if int(found) == group and state != "Z":
+            return True
+    return False
 
 
 def _last(log: str) -> str:

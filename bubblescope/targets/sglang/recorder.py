@@ -64,14 +64,19 @@ class Recorder:
             first: first step to record.
             steps: how many.
         """
-        if self.recording:  # a generation that ended early left it on
-            self.recording = False
-            self._abandon()
-            self._again()
+        self.disarm()
         self._name, self._level = name, level
         self._first, self._last = first, first + steps
         self._began, self._spans, self._marks = [], [], StepMarks()
         self.armed = True
+
+    def disarm(self) -> None:
+        """Count no more, and keep nothing of a recording that a generation left on."""
+        self.armed = False
+        if self.recording:
+            self.recording = False
+            self._abandon()
+            self._again()
 
     def step(self) -> None:
         """A decode step begins."""

@@ -46,12 +46,13 @@ class Replay:
         self._folder = folder
         self._scheduler: Any = None
         self._order: Order | None = None
+        self._problem = ""
 
     def begin(self, scheduler: Any, **order: Any) -> None:
         """Of the generation that follows."""
         import torch
 
-        self._scheduler, self._order = scheduler, Order(**order)
+        self._scheduler, self._order, self._problem = scheduler, Order(**order), ""
         where = "cuda" if torch.cuda.is_available() else "cpu"
         self._known = torch.tensor(self._order.known or [0], device=where)
         self._random = random.Random(self._order.seed)
@@ -66,7 +67,7 @@ class Replay:
         """Write what there is.
 
         Raises:
-            RuntimeError: the generation ended before the last step.
+            RuntimeError: the generation ended before the last step, or its state cannot be had.
         """
         import numpy as np
         import torch
@@ -76,6 +77,9 @@ class Replay:
         order, self._order = self._order, None
         if order is None:
             raise RuntimeError("no replay was begun")
+        if self._problem:
+            self._state = {}
+            raise RuntimeError(self._problem)
         if not self._state:
             raise RuntimeError(f"the generation ended after {len(self._said)} steps")
         state = snapshot.cut(self._state, order.prompt)
@@ -188,9 +192,13 @@ class Replay:
         return self._order.prompt
 
     def _keep(self, lengths: Any) -> None:
-        self._state = snapshot.state(
-            self._scheduler, self._request, lengths, self._prompt, len(self._said)
-        )
+        try:
+            self._state = snapshot.state(
+                self._scheduler, self._request, lengths, self._prompt, len(self._said)
+            )
+        except (AttributeError, RuntimeError) as error:  # the engine must go on
+            self._problem = f"the state of this model cannot be read: {error}"
+            self._state = {"": None}  # the rest of the generation is not looked at
 
     def _delay(self) -> None:
         import torch

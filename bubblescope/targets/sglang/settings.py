@@ -29,7 +29,8 @@ _SLICE_ARGUMENTS: dict[str, Any] = {
 }
 """As the slice runs on one H200: dummy weights, NEXTN with six tokens to verify."""
 
-
+_COUNTS = ("tp_size", "speculative_num_steps", "speculative_num_draft_tokens")
+"""Arguments that are counted with here, before SGLang has looked at them."""
 _WEIGHTS = {
     "": "of the model folder",
     "dummy": "dummy, SGLang's: nearly all tokens choose the same experts",
@@ -44,11 +45,13 @@ class Settings:
     arguments: of sglang.Engine. accept_length: mean tokens a step that acceptance is simulated
     with, 0 where the drafts must be right. weights: "dummy" as SGLang fills them, "spread" so that
     routing spreads over the experts and tokens differ (`spread`), "" of the model folder.
+    verified: tokens that a step verifies, as the engine says; 0 where it was not asked yet.
     """
 
     arguments: dict[str, Any]
     accept_length: float
     weights: str = ""
+    verified: int = 0
 
     @classmethod
     def of(
@@ -69,7 +72,8 @@ class Settings:
             weights: "spread" (where None) or "dummy", for a model loaded with dummy weights.
 
         Raises:
-            BubblescopeError: an argument that is no name=value; weights for a model with its own.
+            BubblescopeError: an argument that is no name=value; weights for a model with its own;
+                processes that are no tensor-parallel ranks; an acceptance that cannot be.
         """
         arguments: dict[str, Any] = {
             "model_path": model or str(SLICE),
@@ -92,9 +96,17 @@ class Settings:
                 arguments.pop(name, None)
         elif "speculative_draft_model_path" not in arguments and model is None:
             arguments["speculative_draft_model_path"] = arguments["model_path"]
+        for name in _COUNTS:
+            if not isinstance(arguments.get(name, 1), int | None):
+                raise BubblescopeError(f"--engine {name}={arguments[name]}: write a whole number")
+        for name in ("pp_size", "dp_size", "nnodes"):
+            if arguments.get(name) not in (None, 1):
+                raise BubblescopeError(
+                    f"--engine {name}={arguments[name]}: only tensor-parallel ranks of one machine "
+                    "are followed (--tp); record a server that has others with --attach URL"
+                )
         dummy = arguments.get("load_format") == "dummy"
-        if accept_length is None:
-            accept_length = 3.25 if dummy and "speculative_algorithm" in arguments else 0.0
+        accept_length = _accepted(accept_length, arguments, dummy)
         if weights and not dummy:
             raise BubblescopeError(
                 f"--weights {weights}: the model has weights of its own; to time it without them, "
@@ -105,14 +117,14 @@ class Settings:
     @property
     def most_tokens(self) -> int:
         """Tokens that a step can give at most."""
-        return int(self.arguments.get("speculative_num_draft_tokens") or 1)
+        return self.verified or int(self.arguments.get("speculative_num_draft_tokens") or 1)
 
     def without_speculation(self, memory: float) -> Settings:
         """The same model, one token a step, with that share of the device's memory."""
         kept = {
             name: value
             for name, value in self.arguments.items()
-            if not name.startswith("speculative_")
+            if not name.startswith("speculative_") and "linear_replayssm" not in name
         }
         if "mem_fraction_static" in kept:
             kept["mem_fraction_static"] = memory
@@ -120,7 +132,7 @@ class Settings:
 
     def environment(self) -> dict[str, str]:
         """Of the engine's processes, besides what they inherit."""
-        said = {"BUBBLESCOPE_SGLANG_WEIGHTS": self.weights}
+        said = {"BUBBLESCOPE_SGLANG_WEIGHTS": self.weights, "SGLANG_SIMULATE_ACC_LEN": "-1"}
         if self.accept_length:
             said["HF_HUB_OFFLINE"] = "1"
             said["SGLANG_SIMULATE_ACC_LEN"] = f"{self.accept_length:g}"
@@ -137,7 +149,7 @@ class Settings:
     def about(self) -> dict[str, str]:
         """What a report must say of it."""
         a = self.arguments
-        own = Path(a["model_path"]) != SLICE
+        own = Path(str(a["model_path"])) != SLICE
         said = {
             "model": str(a["model_path"]) if own else "Ling-3.0-flash, 42 layers, SGLang",
             "weights": _WEIGHTS[self.weights],
@@ -151,6 +163,27 @@ class Settings:
         shown = {k: v for k, v in a.items() if k not in ("model_path", "load_format", "tp_size")}
         said["engine"] = " ".join(f"{k}={json.dumps(v)}" for k, v in sorted(shown.items()))
         return said
+
+
+def _accepted(asked: float | None, arguments: dict[str, Any], dummy: bool) -> float:
+    """Tokens a step that acceptance is simulated with, 0 for none; as `Settings.of` takes it."""
+    speculates = "speculative_algorithm" in arguments
+    most = int(arguments.get("speculative_num_draft_tokens") or 0)
+    if asked is None:
+        usual = min(3.25, most) if most else 3.25
+        return usual if dummy and speculates else 0.0
+    if not asked:
+        return 0.0
+    if not speculates:
+        raise BubblescopeError(
+            f"--accept-length {asked:g}: without speculation a step gives one token"
+        )
+    if asked < 1 or (most and asked > most):
+        raise BubblescopeError(
+            f"--accept-length {asked:g}: a step gives 1 to {most or 'all'} of the tokens that it "
+            "verifies"
+        )
+    return asked
 
 
 def _value(text: str) -> Any:

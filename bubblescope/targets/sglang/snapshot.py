@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-CACHE = "MLA cache"
+CACHES = ("MLA cache", "keys of layer", "values of layer")
+"""Names of arrays by position begin with these."""
 
 
 def state(scheduler: Any, request: Any, lengths: Any, prompt: int, given: int) -> dict[str, Any]:
@@ -20,7 +21,11 @@ def state(scheduler: Any, request: Any, lengths: Any, prompt: int, given: int) -
 
     Returns:
         "length": positions after the prompt's first given token, (1,). KDA states (layers, heads,
-        values, keys), convolution inputs, and entries of the MLA caches (tokens, width) by layer.
+        values, keys) and convolution inputs where the model has them, and entries of the caches
+        (tokens, width) by layer.
+
+    Raises:
+        AttributeError: the engine keeps them in another way than is known here.
     """
     import torch
 
@@ -29,20 +34,27 @@ def state(scheduler: Any, request: Any, lengths: Any, prompt: int, given: int) -
     if lengths is None:
         lengths = torch.tensor([prompt + given - 1], device=request.device)
     made = {"length": lengths.reshape(-1)[:1].clone() - prompt + 1}
-    slot = pool.get_mamba_indices(request.reshape(-1)[:1].long()).long()
-    cache = pool.mamba_pool.mamba_cache
-    made["KDA states"] = cache.temporal.index_select(1, slot).squeeze(1)
-    for number, kept in enumerate(cache.conv):
-        made[f"convolution inputs {number}"] = kept.index_select(1, slot).squeeze(1)
+    if hasattr(pool, "mamba_pool"):
+        slot = pool.get_mamba_indices(request.reshape(-1)[:1].long()).long()
+        cache = pool.mamba_pool.mamba_cache
+        made["KDA states"] = cache.temporal.index_select(1, slot).squeeze(1)
+        for number, kept in enumerate(cache.conv):
+            made[f"convolution inputs {number}"] = kept.index_select(1, slot).squeeze(1)
     # More than the length can be; `cut` takes off what lies beyond, which belongs to nobody.
     row = pool.req_to_token.index_select(0, request.reshape(-1)[:1].long()).reshape(-1)
     places = row[: prompt + 8 * (given + 8)].long().clamp(min=0)
-    for number, buffer in enumerate(runner.token_to_kv_pool.full_kv_pool.kv_buffer):
-        made[f"{CACHE} {number}"] = buffer[places].reshape(len(places), -1)
+    entries = getattr(runner.token_to_kv_pool, "full_kv_pool", runner.token_to_kv_pool)
+    if hasattr(entries, "kv_buffer"):
+        buffers = {f"{CACHES[0]} {n}": kept for n, kept in enumerate(entries.kv_buffer)}
+    else:
+        buffers = {f"{CACHES[1]} {n}": kept for n, kept in enumerate(entries.k_buffer)}
+        buffers |= {f"{CACHES[2]} {n}": kept for n, kept in enumerate(entries.v_buffer)}
+    for name, buffer in buffers.items():
+        made[name] = buffer[places].reshape(len(places), -1)
     return made
 
 
 def cut(made: dict[str, Any], prompt: int) -> dict[str, Any]:
     """Caches as far as the sequence goes; waits for the device."""
     tokens = int(made["length"]) + prompt - 1
-    return {k: v[:tokens] if k.startswith(CACHE) else v for k, v in made.items()}
+    return {k: v[:tokens] if k.startswith(CACHES) else v for k, v in made.items()}

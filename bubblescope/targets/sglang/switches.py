@@ -6,7 +6,8 @@ Read off release 0.5.23 on Hopper. The scheduler's process carries it out, see `
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,13 +15,15 @@ class EngineSwitch:
     """One behaviour of the engine.
 
     shipped: whether SGLang has it on. on, off: what the running engine must say of itself
-    (`changes.facts`) with and without it. source: where SGLang decides, and since when.
+    (`changes.facts`) with and without it. source: where SGLang decides, and since when. arguments:
+    of sglang.Engine, of one that is decided before the engine starts; `starting` has more.
     """
 
     shipped: bool
     on: Mapping[str, str]
     off: Mapping[str, str]
     source: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
 SWITCHES: dict[str, EngineSwitch] = {
@@ -83,14 +86,37 @@ SWITCHES: dict[str, EngineSwitch] = {
         source="layers/attention/triton_backend.py _forward_extend_kernel; the kernel is ours, "
         "optimizations/kernels/verify_attention.py",
     ),
+    "linear-state replay": EngineSwitch(
+        shipped=False,
+        on={"drafts' linear states": "replayed from raw inputs"},
+        off={"drafts' linear states": "a copy for each"},
+        source="mem_cache/memory_pool.py, layers/attention/linear/kda_backend.py, "
+        "--enable-linear-replayssm-spec",
+        arguments={"enable_linear_replayssm_spec": True},
+    ),
 }
 SHIPPED = frozenset(name for name, switch in SWITCHES.items() if switch.shipped)
 """As SGLang starts."""
+AT_START = frozenset(name for name, switch in SWITCHES.items() if switch.arguments)
+"""Decided before the engine starts."""
+ABSENT = "not in this model"
+"""What the engine says of a part that its model has not."""
 
 
-def facts(on: frozenset[str]) -> dict[str, str]:
-    """What the engine must say of itself where these are on and the others off."""
-    wanted: dict[str, str] = {}
+def problem(said: Mapping[str, str], on: frozenset[str], asked: frozenset[str]) -> str:
+    """What in the engine is not as it should be, "" where nothing is.
+
+    Args:
+        said: by the engine, of itself.
+        on: switches that are to be on; the others are to be off.
+        asked: those of them that must be there. Others may concern what the model has not.
+    """
     for name, switch in SWITCHES.items():
-        wanted |= switch.on if name in on else switch.off
-    return wanted
+        for fact, wanted in (switch.on if name in on else switch.off).items():
+            found = said.get(fact, "not said")
+            if found == wanted or (found == ABSENT and name not in asked):
+                continue
+            if found == ABSENT:
+                return f"{name!r} cannot be switched on: {fact} is {ABSENT}"
+            return f"{fact} should be {wanted}, and is {found}"
+    return ""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,10 +16,10 @@ from bubblescope.capture.backend import Backend
 from bubblescope.capture.join import join
 from bubblescope.errors import BubblescopeError
 from bubblescope.targets.record import Recording
-from bubblescope.targets.sglang import routing
+from bubblescope.targets.sglang import routing, starting
 from bubblescope.targets.sglang.link import Link
 from bubblescope.targets.sglang.settings import Settings
-from bubblescope.targets.sglang.switches import SHIPPED, SWITCHES, facts
+from bubblescope.targets.sglang.switches import AT_START, SHIPPED, SWITCHES, problem
 from bubblescope.targets.target import Switch
 from bubblescope.timeline import bscope
 
@@ -62,19 +64,22 @@ class SGLang:
         self,
         model: str | None = None,
         tp: int | None = None,
-        engine: tuple[str, ...] = (),
+        engine: Sequence[str] = (),
         accept_length: float | None = None,
         weights: str | None = None,
         as_shipped: bool = True,
     ) -> None:
-        self._made_with = (model, tp, engine, accept_length, weights)
-        self.settings = Settings.of(model, tp, engine, accept_length, weights)
+        self._made_with = (model, tp, tuple(engine), accept_length, weights)
+        self.settings = Settings.of(*self._made_with)
         self.as_shipped = as_shipped
         self.length_stays_on_device = Switch()
         self.switches = {name: Switch() for name in SWITCHES}
         self._facts: dict[str, str] = {}
         self._set: dict[str, Any] | None = None
         self._link: Link | None = None
+        self._started_with: dict[str, Any] = {}
+        self._ranks = 1
+        self._missed: list[str] = []
         self._version = self._routed = ""
         self._experts: float | None = None
         self._windows = 0
@@ -85,6 +90,11 @@ class SGLang:
         if self._version:
             said["sglang"] = self._version
         said["fixes"] = self._fixes()
+        variables = starting.inherited(os.environ, self._environment())
+        if variables:
+            said["environment"] = variables
+        if self._missed:
+            said["not found in this release"] = ", ".join(self._missed)
         if self._facts:
             said["switches"] = "; ".join(f"{k}: {v}" for k, v in self._facts.items())
         return said
@@ -99,8 +109,12 @@ class SGLang:
         """Start the engine and generate once, which compiles kernels: a minute or more."""
         if self._link is not None:
             raise BubblescopeError("target sglang: runs already; stop it before starting it again")
-        link = Link(self._arguments(), self.settings.environment())
-        self._facts, self._set, self._routed, self._experts = {}, None, "", None
+        arguments = self._arguments()
+        link = Link(arguments, self._environment())
+        self._facts, self._routed, self._experts = {}, "", None
+        self._started_with = arguments
+        # A switch that was thrown before the start must show that it took hold.
+        self._set = None if self._wanted() & AT_START else self._as_started()
         began = time.monotonic()
 
         def waiting(stage: str) -> Callable[[], None]:
@@ -136,7 +150,9 @@ class SGLang:
             self.start(progress)
         link = self._engine()
         note, made = self._window("recorded", level, first, steps, progress)
-        files = sorted(link.folder.glob(f"recorded{self._windows}-*.bscope"))
+        files = [
+            link.folder / f"recorded{self._windows}-{rank}.bscope" for rank in range(self._ranks)
+        ]
         timeline = join([bscope.read(path) for path in files])
         about = self.about()
         accepted = made["meta"].get("spec_accept_length")
@@ -164,10 +180,10 @@ class SGLang:
     def _count_experts(self, ids: list[int], progress: Progress) -> str:
         link = self._engine()
         prompt = [*self._prompt(), *ids][-routing.TOKENS :]
-        link.ask(do="call", method="bubblescope_routing_begin", parameters={})
+        self._call("bubblescope_routing_begin", {}, progress)
         link.ask(lambda: progress("counting experts", 0.0), do="generate", prompt=prompt, tokens=1)
         group = {"group": self.settings.most_tokens}
-        link.ask(do="call", method="bubblescope_routing_end", parameters=group)
+        self._call("bubblescope_routing_end", group, progress)
         said = json.loads((link.folder / "routing-0.json").read_text())
         self._experts = said.get("distinct")
         return routing.describe(said)
@@ -209,53 +225,112 @@ class SGLang:
             kept.insert(0, "sequence length not read back")
         return ", ".join(kept) or "none"
 
+    def _environment(self) -> dict[str, str]:
+        said = self.settings.environment()
+        return said if self.as_shipped else said | starting.SHIPPED_ENVIRONMENT
+
     def _arguments(self) -> dict[str, Any]:
         """Of sglang.Engine."""
-        return self.settings.arguments
+        return starting.arguments(self.settings.arguments, self._wanted())
+
+    def at_start(self, name: str) -> AbstractContextManager[None]:
+        """Turn a switch on that is decided before the start, until this exits.
+
+        Raises:
+            BubblescopeError: an engine with these arguments cannot have it.
+        """
+        starting.refuse(self.settings.arguments)
+        return self.switches[name].on()
 
     def _wanted(self) -> frozenset[str]:
         """Switches that are to be on."""
         on = frozenset(name for name, switch in self.switches.items() if switch)
         return on | SHIPPED if self.as_shipped else on
 
-    def _prepare(self, accept_length: float) -> None:
-        """Set the running engine to what passes ask for, and check that it says so.
+    def _as_started(self) -> dict[str, Any]:
+        return {
+            "on": sorted(SHIPPED),
+            "lengths_on_host": None,
+            "accept_length": self.settings.accept_length,
+        }
+
+    def _prepare(
+        self,
+        accept_length: float,
+        progress: Progress = lambda _stage, _share: None,
+    ) -> None:
+        """Set the running engine to what passes ask for, and check that each rank says so.
 
         Raises:
             BubblescopeError: a switch did not take hold.
         """
+        if self._arguments() != self._started_with:
+            raise BubblescopeError(
+                "target sglang: a pass that is put on before the engine starts was put on or taken "
+                "off while it runs; stop it first"
+            )
         on = self._wanted()
+        asked = frozenset(name for name, switch in self.switches.items() if switch)
+        lengths_on_host = False if self.length_stays_on_device else None
+        if not (self.as_shipped or self.length_stays_on_device):
+            lengths_on_host = True
         wanted: dict[str, Any] = {
-            "on": sorted(on),
-            "lengths_on_host": not (self.as_shipped or self.length_stays_on_device),
+            "on": sorted(on - AT_START),
+            "lengths_on_host": lengths_on_host,
             "accept_length": accept_length,
         }
-        untouched = {
-            "on": sorted(SHIPPED),
-            "lengths_on_host": False,
-            "accept_length": self.settings.accept_length,
-        }
-        if wanted == (self._set or untouched):
+        if wanted == self._set:
             return
-        link = self._engine()
         self._set = None  # if it fails halfway nobody knows
-        link.ask(do="call", method="bubblescope_set", parameters=wanted)
-        said: dict[str, str] = json.loads((link.folder / "facts-0.json").read_text())
-        for name, value in facts(on).items():
-            if said[name] != value:
+        for path in self._engine().folder.glob("facts-*.json"):
+            path.unlink()
+        self._call("bubblescope_set", wanted, progress)
+        for rank, said in enumerate(self._left("facts", "take the switches")):
+            wrong = problem(said, on, asked)
+            lengths = said["sequence lengths"]
+            if lengths_on_host is False and lengths != "stay on the device":
+                wrong = f"seq-len-sync has nothing to do: sequence lengths are {lengths}"
+            if wrong:
+                where = f" on rank {rank}" if rank else ""
                 raise BubblescopeError(
-                    f"target sglang: {name} should be {value}, and is {said[name]}: SGLang "
-                    f"{self._version} with these arguments does not take that switch"
+                    f"target sglang: {wrong}{where}: SGLang {self._version} with this model and "
+                    "these arguments does not take that pass"
                 )
-        self._facts, self._set = said, wanted
+            if not rank:
+                self._facts = said
+        self._set = wanted
+
+    def _call(self, method: str, parameters: dict[str, Any], progress: Progress) -> None:
+        """Have every rank do something; returns when all have done it, or tried to."""
+        self._engine().ask(
+            lambda: progress("switching the engine", 0.0),
+            do="call",
+            method=method,
+            parameters=parameters,
+        )
+
+    def _left(self, name: str, what: str) -> list[Any]:
+        """What each rank left in a file of that name. SGLang passes on what rank 0 says only."""
+        link = self._engine()
+        paths = [link.folder / f"{name}-{rank}.json" for rank in range(self._ranks)]
+        missing = [str(rank) for rank, path in enumerate(paths) if not path.exists()]
+        if missing:
+            raise link.failed(f"rank {', '.join(missing)} of {self._ranks} did not {what}")
+        return [json.loads(path.read_text()) for path in paths]
 
     def _check(self) -> None:
         """SGLang only logs what goes wrong in a plugin: look at what the plugin left."""
-        if not (self._engine().folder / "cupti-0.json").exists():
+        folder = self._engine().folder
+        if not (folder / "engine-0.json").exists():
             raise BubblescopeError(
-                "target sglang: the plugin did not run in the scheduler's process; is "
-                "SGLANG_PLUGINS set to others only?"
+                f"target sglang: the plugin did not run in the scheduler's process of SGLang "
+                f"{self._version}; 0.5.23 or later is needed, and SGLANG_PLUGINS not set to others "
+                "only"
             )
+        said = json.loads((folder / "engine-0.json").read_text())
+        self._ranks, self._missed = said["ranks"], said["missed"]
+        self.settings = replace(self.settings, verified=said["tokens"])
+        self._left("engine", "load the plugin")
 
     def _generate(self, tokens: int, waiting: Callable[[], None]) -> dict[str, Any]:
         return self._engine().ask(waiting, do="generate", prompt=self._prompt(), tokens=tokens)
@@ -268,21 +343,23 @@ class SGLang:
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """One generation with the recorder armed; rank 0's note, and what was generated."""
         link = self._engine()
-        self._prepare(self.settings.accept_length)
+        self._prepare(self.settings.accept_length, progress)
         self._windows += 1
         name = f"{name}{self._windows}"
         order = {"name": name, "level": level, "first": first, "steps": steps}
-        link.ask(do="call", method="bubblescope_arm", parameters=order)
+        self._call("bubblescope_arm", order, progress)
         made = self._generate(
             self.settings.tokens(first + steps + 3), lambda: progress("decoding", 0.0)
         )
-        notes = [json.loads(p.read_text()) for p in sorted(link.folder.glob(f"{name}-*.json"))]
-        if not notes:
+        # Other ranks than the first may still be at it: this waits for all of them.
+        self._call("bubblescope_disarm", {}, progress)
+        if not list(link.folder.glob(f"{name}-*.json")):
             raise BubblescopeError(
                 f"target sglang: the generation ended before step {first + steps + 1:,}; it gave "
                 f"{made['meta']['completion_tokens']:,} tokens: ask for earlier steps"
             )
-        problem = next((note["problem"] for note in notes if note["problem"]), "")
-        if problem:
-            raise BubblescopeError(f"target sglang: {problem}")
+        notes = self._left(name, "count the steps")
+        failed = next((note["problem"] for note in notes if note["problem"]), "")
+        if failed:
+            raise BubblescopeError(f"target sglang: {failed}")
         return notes[0], made

@@ -19,7 +19,7 @@ class Variants:
     def __init__(self, scheduler: Any) -> None:
         self._scheduler = scheduler
         self._states: dict[frozenset[str], Any] = {}
-        self._used = SHIPPED
+        self._used: frozenset[str] | None = SHIPPED
 
     def use(self, on: frozenset[str]) -> None:
         """Switch these on and all others off; graphs are captured if there are none yet.
@@ -35,7 +35,8 @@ class Variants:
         if worker is None or not hasattr(worker, "build_adaptive_runtime_state"):
             raise RuntimeError("passes are put on a running engine with EAGLE or NEXTN only")
         if not self._states:
-            self._states[self._used] = _in_use(worker)
+            self._states[SHIPPED] = _in_use(worker)
+        self._used = None  # whatever fails on the way leaves a mixture: nothing may rest on it
         for name, change in CHANGES.items():
             change(self._scheduler, name in on)
         if on not in self._states:

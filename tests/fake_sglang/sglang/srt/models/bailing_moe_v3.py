@@ -12,10 +12,11 @@ class BailingMoEGate(torch.nn.Module):
 
 
 class Model(torch.nn.Module):
-    def __init__(self, head: torch.nn.Parameter | None = None) -> None:
+    def __init__(self, head: torch.nn.Parameter | None = None, routed: bool = True) -> None:
         super().__init__()
-        self.gate = BailingMoEGate()
-        self.topks = torch.nn.ModuleList([TopK(layer_id) for layer_id in (1, 2)])
+        if routed:
+            self.gate = BailingMoEGate()
+        self.topks = torch.nn.ModuleList([TopK(layer) for layer in (1, 2) if routed])
         self.lm_head = torch.nn.Linear(2, 8, bias=False, dtype=torch.bfloat16)
         if head is not None:
             self.lm_head.weight = head

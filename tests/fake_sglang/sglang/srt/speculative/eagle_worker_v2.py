@@ -1,3 +1,4 @@
+import os
 from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -45,6 +46,8 @@ class EAGLEWorkerV2:
 
     def build_adaptive_runtime_state(self, steps: int, drafts: int) -> SpecRuntimeState:
         self.built += 1
+        if os.environ.get("FAKE_CAPTURE") == f"fails at {self.built}":
+            raise RuntimeError("CUDA out of memory")
         eager = envs.SGLANG_DISABLE_DRAFT_EXTEND_CUDA_GRAPH.get()
         return SpecRuntimeState(
             steps,
@@ -68,8 +71,10 @@ class EAGLEWorkerV2:
         self._draft_worker.cuda_graph_runner_for_draft_extend = extend
 
 
+class KDAAttnBackend:
+    def __init__(self) -> None:
+        self._fused_chain_verify_fn = print if envs.SGLANG_OPT_FUSED_KDA_VERIFY.get() else None
+
+
 def attention() -> Any:
-    fused = envs.SGLANG_OPT_FUSED_KDA_VERIFY.get()
-    return SimpleNamespace(
-        linear_attn_backend=SimpleNamespace(_fused_chain_verify_fn=print if fused else None)
-    )
+    return SimpleNamespace(linear_attn_backend=KDAAttnBackend())
