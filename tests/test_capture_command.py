@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import json
 import os
 import signal
@@ -140,20 +141,44 @@ def test_the_environment_keeps_the_program_s_own_path(tmp_path, monkeypatch):
 
 
 def test_a_python_that_cannot_record_runs_on_and_says_why(tmp_path):
-    (tmp_path / "fake").mkdir()
-    (tmp_path / "fake" / "cupy.py").write_text("value = 3\n")
-    folder = tmp_path / "out"
-    folder.mkdir()
-    env = command.environment(plan(folder))
-    env["PYTHONPATH"] += os.pathsep + str(tmp_path / "fake")
-    done = python("import cupy; print(cupy.value)", env=env)
+    done, found = with_cupy(tmp_path, "import cupy; print(cupy.value)")
     assert (done.stdout, done.stderr, done.returncode) == ("3\n", "", 0)
-    found = command.collect(folder)
     assert (found.timelines, found.problems, found.forked) == ((), (), 0)
     (reason,) = found.idle
     assert "cupti" in reason.lower()
     assert reason.endswith("torch.profiler, the fallback, records programs that import torch")
     assert "\n" not in reason
+
+
+def with_cupy(tmp_path, code: str, text: str | None = None):
+    """Runs code below which a module `cupy` can be imported; `text` in place of the plan."""
+    (tmp_path / "fake").mkdir()
+    (tmp_path / "fake" / "cupy.py").write_text("value = 3\n")
+    (tmp_path / "out").mkdir()
+    env = command.environment(plan(tmp_path / "out"))
+    env["PYTHONPATH"] += os.pathsep + str(tmp_path / "fake")
+    env["BUBBLESCOPE_CHILD"] = text or env["BUBBLESCOPE_CHILD"]
+    return python(code, env=env), command.collect(tmp_path / "out")
+
+
+def test_a_python_that_is_too_old_runs_on_and_says_so(tmp_path):
+    old = "import sys; sys.version_info = (3, 9, 18, 'final', 0); import cupy; print(cupy.value)"
+    done, found = with_cupy(tmp_path, old)
+    assert (done.stdout, done.stderr, done.returncode) == ("3\n", "", 0)
+    (problem,) = found.problems
+    assert problem.endswith(f"{sys.executable} is Python 3.9; recording needs 3.11 or later")
+
+
+@pytest.mark.parametrize("text", ["no plan", "{}"])
+def test_whatever_goes_wrong_the_program_s_import_goes_on(tmp_path, text):
+    done, _ = with_cupy(tmp_path, "import cupy; print(cupy.value)", text)
+    assert (done.stdout, done.stderr, done.returncode) == ("3\n", "", 0)
+
+
+def test_what_every_python_loads_is_written_for_those_from_3_6_on():
+    text = (command.INJECT / "sitecustomize.py").read_text(encoding="utf-8")
+    ast.parse(text, feature_version=(3, 6))
+    assert "annotations" not in text  # the future that 3.6 does not know
 
 
 @pytest.mark.parametrize(
