@@ -75,6 +75,16 @@ def test_a_program_that_is_not_there_is_refused(words, says):
         command.program(words)
 
 
+def test_a_script_that_is_not_executable_is_told_what_runs_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "serve").write_text("print(1)\n")
+    with pytest.raises(BubblescopeError) as refused:
+        command.program(["serve", "--port", "8000"])
+    assert str(refused.value) == (
+        "serve: cannot be run by itself; write what runs it before it: -- python serve"
+    )
+
+
 def test_exit_codes_and_output_are_the_program_s_own(tmp_path, capfd):
     env = command.environment(plan(tmp_path))
     assert command.run([sys.executable, "-c", "print('mine'); raise SystemExit(7)"], env) == 7
@@ -83,13 +93,8 @@ def test_exit_codes_and_output_are_the_program_s_own(tmp_path, capfd):
     assert command.run([sys.executable, "-c", kill], env) == -signal.SIGKILL
 
 
-def test_a_signal_goes_to_the_program_and_what_it_does_counts(tmp_path):
-    code = (
-        "import signal, sys, time\n"
-        "signal.signal(signal.SIGTERM, lambda *a: sys.exit(5))\n"
-        "print('up', flush=True)\n"
-        "time.sleep(30)\n"
-    )
+def signalled(code: str, number: signal.Signals) -> int:
+    """The exit code of `command.run` that got a signal alone when its program had printed "up"."""
     parent = (
         "import sys; from bubblescope.tracing import command;"
         "sys.exit(command.run([sys.executable, '-c', sys.argv[1]], None))"
@@ -99,8 +104,25 @@ def test_a_signal_goes_to_the_program_and_what_it_does_counts(tmp_path):
     ) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "up\n"
-        child.send_signal(signal.SIGTERM)
-        assert child.wait(30) == 5
+        child.send_signal(number)
+        return child.wait(30)
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"])
+def test_a_signal_goes_to_the_program_and_what_it_does_counts(name):
+    code = (
+        "import signal, sys, time\n"
+        f"signal.signal(signal.{name}, lambda *a: sys.exit(5))\n"
+        "print('up', flush=True)\n"
+        "time.sleep(30)\n"
+    )
+    assert signalled(code, signal.Signals[name]) == 5
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGQUIT"])
+def test_what_a_terminal_sends_to_both_is_left_to_the_program(name):
+    code = "import sys, time; print('up', flush=True); time.sleep(1); sys.exit(5)"
+    assert signalled(code, signal.Signals[name]) == 5
 
 
 @pytest.mark.parametrize(
@@ -189,6 +211,7 @@ def test_what_every_python_loads_is_written_for_those_from_3_6_on():
         ("1 / 0", 1),
         ("signal.raise_signal(signal.SIGINT)", -signal.SIGINT),
         ("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM),
+        ("os.kill(os.getpid(), signal.SIGHUP)", -signal.SIGHUP),
         ("os._exit(4)", 4),
         ("sys.stdout.flush(); threading.Thread(target=os._exit, args=[5]).start()", 5),
         ("backend.stopping = lambda: signal.raise_signal(signal.SIGTERM)", -signal.SIGTERM),
@@ -236,6 +259,13 @@ def test_a_process_that_hangs_can_still_leave(tmp_path):
     began = time.monotonic()
     assert python(RECORDS + hang, str(tmp_path)).returncode == 6
     assert time.monotonic() - began < 30
+
+
+def test_pythons_that_hide_from_the_environment_are_named_as_a_reason():
+    none = command.Collected((), (), (), 0)
+    for missing in ("", "CUPTI 13.4 or later was not found"):
+        (line,) = command.nothing(none, missing, 0)
+        assert "-I, -E or -S" in line
 
 
 # -- what comes of it --------------------------------------------------------------------------

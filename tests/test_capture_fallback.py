@@ -63,6 +63,7 @@ def test_the_recording_says_why_and_what_is_lost(trace):
         ("os._exit(4)", 4),
         ("signal.raise_signal(signal.SIGINT)", 128 + signal.SIGINT),
         ("os.kill(os.getpid(), signal.SIGTERM)", 128 + signal.SIGTERM),
+        ("os.kill(os.getpid(), signal.SIGHUP)", 128 + signal.SIGHUP),
     ],
 )
 def test_the_recording_is_written_however_the_program_ends(trace, ending, code):
@@ -151,7 +152,7 @@ def test_torch_that_never_used_its_device_is_said(trace):
 def test_without_torch_there_is_no_fallback(trace):
     (note,) = trace("print(1)").notes
     assert note.startswith("no GPU work was recorded: CUPTI 13.4 or later was not found (")
-    assert "no Python below it imported torch, whose profiler is the fallback" in note
+    assert "no Python below it (but for -I, -E or -S) imported torch, whose profiler is the" in note
 
 
 def test_real_torch_without_a_device_runs_as_it_would(monkeypatch, capfd):

@@ -72,11 +72,10 @@ class Recorder:
         atexit.register(self.finish)
         leaving.before_exit(self._leave)
         os.register_at_fork(after_in_child=self._forked)
-        if (
-            threading.current_thread() is threading.main_thread()
-            and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-        ):
-            signal.signal(signal.SIGTERM, self._terminated)
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                if signal.getsignal(number) == signal.SIG_DFL:
+                    signal.signal(number, self._terminated)
         return ""
 
     def finish(self, synchronise: bool = True) -> None:

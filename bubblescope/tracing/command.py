@@ -117,6 +117,11 @@ def program(words: Sequence[str]) -> list[str]:
     if command[0] == "-m" or (command[0].endswith(".py") and not shutil.which(command[0])):
         command.insert(0, sys.executable)
     if shutil.which(command[0]) is None:
+        if Path(command[0]).is_file():
+            raise BubblescopeError(
+                f"{command[0]}: cannot be run by itself; write what runs it before it: "
+                f"-- python {command[0]}"
+            )
         raise BubblescopeError(f"{command[0]}: no such program; give its path")
     return command
 
@@ -145,14 +150,19 @@ def run(command: Sequence[str], env: dict[str, str]) -> int:
 def _signals_to(child: subprocess.Popen[bytes]) -> Iterator[None]:
     """The program decides what a signal does; what it recorded is read in any case.
 
-    A terminal sends Ctrl-C to both, so that one is only ignored here; others are handed on.
+    A terminal sends its interrupt and quit keys to both, so these are only ignored here; others
+    that would end this process are handed on.
     """
 
     def hand_on(number: int, _frame: object) -> None:
         child.send_signal(number)
 
-    handlers: dict[int, Any] = {signal.SIGINT: lambda _number, _frame: None}
-    handlers |= {signal.SIGTERM: hand_on, signal.SIGHUP: hand_on}
+    def leave(_number: int, _frame: object) -> None:
+        pass
+
+    handlers: dict[int, Any] = dict.fromkeys((signal.SIGINT, signal.SIGQUIT), leave)
+    ours = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+    handlers |= dict.fromkeys(ours, hand_on)
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
@@ -201,12 +211,12 @@ def nothing(found: Collected, missing: str, code: int) -> list[str]:
         return []
     if missing:
         return [
-            f"{none}: {missing}, and no Python below it imported torch, whose profiler is the "
-            "fallback; see `bubblescope doctor`"
+            f"{none}: {missing}, and no Python below it (but for -I, -E or -S) imported torch, "
+            "whose profiler is the fallback; see `bubblescope doctor`"
         ]
     return [
-        f"{none}: no Python below it launched anything on CUDA; a program that is not Python, or "
-        "that works in a forked process, cannot be recorded"
+        f"{none}: no Python below it launched anything on CUDA; a program that is not Python, that "
+        "runs as python -I, -E or -S, or that works in a forked process, cannot be recorded"
     ]
 
 
