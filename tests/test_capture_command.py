@@ -303,6 +303,13 @@ def test_steps_that_were_not_reached_are_said_and_everything_is_diagnosed():
     assert note.startswith("only ")
 
 
+def test_a_marker_that_is_not_there_does_not_cost_the_run():
+    diagnosis, (note,) = command.at_steps(recording(1), 10, 5, "nope")
+    assert note.startswith("--marker nope: no such range in the recording")
+    assert note.endswith("; steps were found without it")
+    assert diagnosis.steps.number.tolist() == [10, 11, 12, 13, 14]
+
+
 def test_without_steps_everything_is_diagnosed():
     trace = TraceBuilder().launch("one", at=0, dur=5, start=10, run=10)
     diagnosis, (note,) = command.at_steps(trace.timeline(), 0, 1, None)

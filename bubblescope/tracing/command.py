@@ -245,7 +245,13 @@ def at_steps(
     progress: Callable[[str, float], None] | None = None,
 ) -> tuple[Diagnosis, list[str]]:
     """Diagnose the steps asked for, or everything where they are not there, and say so."""
-    whole = diagnose(timeline, marker=marker, progress=progress)
+    try:
+        whole = diagnose(timeline, marker=marker, progress=progress)
+    except BubblescopeError as error:
+        if marker is None:
+            raise
+        diagnosis, more = at_steps(timeline, step, steps, None, progress)
+        return diagnosis, [f"{error}; steps were found without it", *more]
     numbers = whole.steps.number[whole.steps.whole]
     if not len(numbers):
         return whole, [

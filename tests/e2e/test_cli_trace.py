@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import linecache
+import os
 import signal
 import subprocess
 import sys
@@ -131,3 +132,47 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path):
     stdout, stderr = child.communicate(timeout=20)
     assert (child.returncode, stdout, stderr) == (130, "", "bubblescope: stopped\n")
     assert list(tmp_path.iterdir()) == []
+
+
+# -- a program -------------------------------------------------------------------------------------
+
+FAKE = Path(__file__).parents[1] / "fake_torch"
+
+
+@pytest.mark.parametrize(("code", "ends"), [(0, 2), (5, 5)])
+def test_a_run_that_cannot_be_saved_is_still_reported(tmp_path, code, ends):
+    path = tmp_path / "x.bscope"
+    program = (
+        "import sys, torch; torch.cuda.work(); "
+        f"open({str(path)!r}, 'w').write('mine'); sys.exit({code})"
+    )
+    words = ["trace", "--step", "2", "--steps", "3", "--json", "-o", path]
+    done = subprocess.run(
+        [sys.executable, "-m", "bubblescope", *words, "--", sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+        env=ENV | {"PYTHONPATH": os.pathsep.join([str(FAKE.parents[1]), str(FAKE)])},
+    )
+    assert json.loads(done.stdout)["steps"]["count"] == 3
+    *_, last = done.stderr.splitlines()
+    assert last == f"bubblescope: {path}: exists already; --force replaces it"
+    assert done.returncode == ends
+    assert path.read_text() == "mine"
+
+
+def test_the_embedded_loop_that_cannot_be_saved_is_still_reported(tmp_path):
+    path = tmp_path / "x.bscope"
+    words = [sys.executable, "-m", "bubblescope", *TRACE, "--json", "-o", str(path)]
+    done = subprocess.run(
+        ["bash", "-c", 'ulimit -f 8; exec "$@"', "bash", *words],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+        env=ENV,
+    )
+    assert [step["number"] for step in json.loads(done.stdout)["steps"]["each"]] == [*range(30, 36)]
+    said = f"bubblescope: {path}: not written: File too large\n"
+    assert (done.returncode, done.stderr) == (2, said)
