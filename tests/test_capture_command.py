@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bubblescope.capture import notes
 from bubblescope.capture.join import join
 from bubblescope.errors import BubblescopeError
 from bubblescope.timeline import Health
@@ -227,6 +228,31 @@ def test_a_recording_is_written_however_the_process_ends(tmp_path, ending, code)
     (timeline,) = found.timelines
     assert len(timeline.device_ops) == 10
     assert timeline.meta.capture == "fake"
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [("os.execv(sys.executable, [sys.executable, '-c', 'pass'])", 0), ("os.abort()", -6)],
+)
+def test_a_process_that_hands_nothing_over_is_said_to(tmp_path, ending, code):
+    assert python(RECORDS + ending, str(tmp_path)).returncode == code
+    found = command.collect(tmp_path)
+    assert (found.timelines, found.problems, found.forked) == ((), (), 0)
+    assert command.nothing(found, "", 0) == [
+        "no GPU work was recorded: a process ended by SIGKILL, an abort or exec, and handed no "
+        "recording over"
+    ]
+    assert command.nothing(found, "", -6) == []  # how the program ended is said already
+
+
+def test_what_cannot_be_said_or_read_stops_nobody(tmp_path):
+    notes.write(tmp_path / "full", notes.Note(7, "idle", "no such folder"))
+    (tmp_path / "8.json").write_text("")
+    (tmp_path / "9.json").write_text('{"process": 9, "kind": "problem", "text": "it broke"}')
+    assert command.collect(tmp_path).problems == (
+        "process 8: what it had to say is not whole",
+        "process 9: it broke",
+    )
 
 
 @pytest.mark.parametrize("leave", ["sys.exit(0)", "os._exit(0)"])

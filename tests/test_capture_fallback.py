@@ -89,6 +89,19 @@ def test_what_cannot_be_saved_is_said(trace):
     assert note.endswith(": the recording was lost: disk full")
 
 
+def test_a_process_killed_while_it_saves_leaves_nothing_behind(trace, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    kill = (
+        "def export(self, path):\n    open(path, 'w').write('half')\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "torch.profiler.profile.export_chrome_trace = export"
+    )
+    traced = trace(USES + kill)
+    assert traced.exit_code == 128 + signal.SIGKILL
+    assert traced.notes == ("the program was ended by SIGKILL, and no recording was written",)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_profiler_of_the_program_s_own_ends_the_recording_and_works(trace):
     own = "p = torch.profiler.profile()\np.start()\np.stop()\nprint(torch.log, file=sys.stderr)"
     traced = trace(USES + own)

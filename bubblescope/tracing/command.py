@@ -205,6 +205,8 @@ def nothing(found: Collected, missing: str, code: int) -> list[str]:
     none = "no GPU work was recorded"
     if found.forked:
         return [f"{none}: {_forks(found.forked)}; {_SPAWN}"]
+    if code < 0 and found.idle == (notes.UNFINISHED,):
+        return []
     if found.idle:
         return [f"{none}: {reason}" for reason in found.idle]
     if found.problems or code < 0:
