@@ -274,7 +274,7 @@ def test_forked_children_that_use_cuda_are_counted(tmp_path):
     found = command.collect(tmp_path)
     assert (len(found.timelines), found.problems, found.forked) == (1, (), 2)
     assert command.nothing(found, "", 0) == [
-        "no GPU work was recorded: 2 forked processes used CUDA; CUPTI does not survive a fork; "
+        "no GPU work was recorded: 2 forked processes used CUDA; no recording survives a fork; "
         "multiprocessing.set_start_method('spawn') lets its children be recorded"
     ]
 

@@ -28,7 +28,7 @@ MAX_OPERATIONS = 500_000
 MAX_SECONDS = 30.0
 """Seconds from its first use of CUDA after which a process that torch.profiler records stops."""
 _SPAWN = (
-    "CUPTI does not survive a fork; multiprocessing.set_start_method('spawn') lets its children be "
+    "no recording survives a fork; multiprocessing.set_start_method('spawn') lets its children be "
     "recorded"
 )
 
