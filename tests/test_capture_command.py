@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -84,6 +85,15 @@ def test_a_script_that_is_not_executable_is_told_what_runs_it(tmp_path, monkeypa
     assert str(refused.value) == (
         "serve: cannot be run by itself; write what runs it before it: -- python serve"
     )
+
+
+def test_a_machine_without_room_for_recordings_is_told_so_before_the_program_runs(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(BubblescopeError, match=r"no folder for recordings .*; set TMPDIR"):
+        command.trace([sys.executable, "-c", f"open({str(tmp_path / 'ran')!r}, 'w')"])
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_exit_codes_and_output_are_the_program_s_own(tmp_path, capfd):

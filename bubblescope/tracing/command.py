@@ -77,14 +77,14 @@ def trace(
         progress: called with what is being done and the share done, 0 to 1.
 
     Raises:
-        BubblescopeError: the program cannot be started.
+        BubblescopeError: the program cannot be started, or there is no place for its recordings.
     """
     from bubblescope.capture.cupti import library
 
     command = program(words)
     cupti = library.find()
     missing = "" if cupti else f"CUPTI 13.4 or later was not found ({library.INSTALL})"
-    with tempfile.TemporaryDirectory(prefix="bubblescope-") as folder:
+    with _folder() as folder:
         plan = {
             "folder": folder,
             "root": str(Path(__file__).parents[2]),
@@ -107,6 +107,17 @@ def trace(
     timeline = join(working)
     diagnosis, more = at_steps(timeline, step, steps, marker, progress)
     return Traced(exit_code, timeline, diagnosis, (*said, *more))
+
+
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """Where the processes leave their recordings; one that outlives the program may still write."""
+    try:
+        return tempfile.TemporaryDirectory(prefix="bubblescope-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise BubblescopeError(
+            f"no folder for recordings can be made ({error.strerror or error}); set TMPDIR to one "
+            "that can be written to"
+        ) from None
 
 
 def program(words: Sequence[str]) -> list[str]:

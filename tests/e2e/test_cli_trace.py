@@ -134,6 +134,36 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ("raise RuntimeError('no driver\\nsecond')", "RuntimeError: no driver"),
+        (
+            "raise OSError('libcudart.so.13: no such file')",
+            "OSError: libcudart.so.13: no such file",
+        ),
+        ("raise ImportError('libfoo.so: undefined')", "ImportError: libfoo.so: undefined"),
+        ("syntax error", "SyntaxError: invalid syntax"),
+        ("raise KeyError", "KeyError"),
+    ],
+)
+def test_a_torch_that_cannot_be_imported_is_one_line(tmp_path, broken, said):
+    (tmp_path / "torch.py").write_text(broken)
+    path = os.pathsep.join([str(SCHEDULER.parents[3]), str(tmp_path)])
+    for command in (["trace", "--step", "5"], ["kernels", "ling"], ["ablate"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "bubblescope", *command],
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+            env=ENV | {"PYTHONPATH": path},
+        )
+        line = f"target ling: torch cannot be imported ({said}); see `bubblescope doctor`"
+        assert (done.returncode, done.stdout) == (2, ""), command
+        assert done.stderr == f"bubblescope: {line}\n", command
+
+
 # -- a program -------------------------------------------------------------------------------------
 
 FAKE = Path(__file__).parents[1] / "fake_torch"
