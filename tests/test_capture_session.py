@@ -53,6 +53,19 @@ def test_a_loop_that_never_gets_there_is_told_so():
     assert not t.done
 
 
+def test_entering_again_keeps_what_was_recorded(tmp_path):
+    backend = FakeBackend()
+    t = bubblescope.trace(step=0, steps=2, backend=backend, save=tmp_path / "steps.bscope")
+    for _ in range(2):
+        with t:
+            for _ in range(3):
+                backend.work()
+                t.step()
+    assert backend.log == ["prepare", "start", "stop"]
+    assert t.timeline.steps.number.tolist() == [0, 1]
+    assert load(tmp_path / "steps.bscope") == t.timeline
+
+
 def test_steps_after_the_last_are_free():
     backend = FakeBackend()
     with bubblescope.trace(step=1, steps=1, backend=backend) as t:

@@ -80,7 +80,9 @@ class trace:
     # -- the loop's side ---------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        """Step 0 begins."""
+        """Step 0 begins; entered again, the steps go on where they were."""
+        if self.done:
+            return self
         prepare = getattr(self._backend, "prepare", None)
         if prepare is not None:
             prepare()
