@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import ast
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bubblescope.capture import notes
 from bubblescope.capture.join import join
 from bubblescope.errors import BubblescopeError
 from bubblescope.timeline import Health
@@ -74,6 +77,25 @@ def test_a_program_that_is_not_there_is_refused(words, says):
         command.program(words)
 
 
+def test_a_script_that_is_not_executable_is_told_what_runs_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "serve").write_text("print(1)\n")
+    with pytest.raises(BubblescopeError) as refused:
+        command.program(["serve", "--port", "8000"])
+    assert str(refused.value) == (
+        "serve: cannot be run by itself; write what runs it before it: -- python serve"
+    )
+
+
+def test_a_machine_without_room_for_recordings_is_told_so_before_the_program_runs(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(BubblescopeError, match=r"no folder for recordings .*; set TMPDIR"):
+        command.trace([sys.executable, "-c", f"open({str(tmp_path / 'ran')!r}, 'w')"])
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_exit_codes_and_output_are_the_program_s_own(tmp_path, capfd):
     env = command.environment(plan(tmp_path))
     assert command.run([sys.executable, "-c", "print('mine'); raise SystemExit(7)"], env) == 7
@@ -82,13 +104,8 @@ def test_exit_codes_and_output_are_the_program_s_own(tmp_path, capfd):
     assert command.run([sys.executable, "-c", kill], env) == -signal.SIGKILL
 
 
-def test_a_signal_goes_to_the_program_and_what_it_does_counts(tmp_path):
-    code = (
-        "import signal, sys, time\n"
-        "signal.signal(signal.SIGTERM, lambda *a: sys.exit(5))\n"
-        "print('up', flush=True)\n"
-        "time.sleep(30)\n"
-    )
+def signalled(code: str, number: signal.Signals) -> int:
+    """The exit code of `command.run` that got a signal alone when its program had printed "up"."""
     parent = (
         "import sys; from bubblescope.tracing import command;"
         "sys.exit(command.run([sys.executable, '-c', sys.argv[1]], None))"
@@ -98,8 +115,25 @@ def test_a_signal_goes_to_the_program_and_what_it_does_counts(tmp_path):
     ) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "up\n"
-        child.send_signal(signal.SIGTERM)
-        assert child.wait(30) == 5
+        child.send_signal(number)
+        return child.wait(30)
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"])
+def test_a_signal_goes_to_the_program_and_what_it_does_counts(name):
+    code = (
+        "import signal, sys, time\n"
+        f"signal.signal(signal.{name}, lambda *a: sys.exit(5))\n"
+        "print('up', flush=True)\n"
+        "time.sleep(30)\n"
+    )
+    assert signalled(code, signal.Signals[name]) == 5
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGQUIT"])
+def test_what_a_terminal_sends_to_both_is_left_to_the_program(name):
+    code = "import sys, time; print('up', flush=True); time.sleep(1); sys.exit(5)"
+    assert signalled(code, signal.Signals[name]) == 5
 
 
 @pytest.mark.parametrize(
@@ -140,20 +174,44 @@ def test_the_environment_keeps_the_program_s_own_path(tmp_path, monkeypatch):
 
 
 def test_a_python_that_cannot_record_runs_on_and_says_why(tmp_path):
-    (tmp_path / "fake").mkdir()
-    (tmp_path / "fake" / "cupy.py").write_text("value = 3\n")
-    folder = tmp_path / "out"
-    folder.mkdir()
-    env = command.environment(plan(folder))
-    env["PYTHONPATH"] += os.pathsep + str(tmp_path / "fake")
-    done = python("import cupy; print(cupy.value)", env=env)
+    done, found = with_cupy(tmp_path, "import cupy; print(cupy.value)")
     assert (done.stdout, done.stderr, done.returncode) == ("3\n", "", 0)
-    found = command.collect(folder)
     assert (found.timelines, found.problems, found.forked) == ((), (), 0)
     (reason,) = found.idle
     assert "cupti" in reason.lower()
     assert reason.endswith("torch.profiler, the fallback, records programs that import torch")
     assert "\n" not in reason
+
+
+def with_cupy(tmp_path, code: str, text: str | None = None):
+    """Runs code below which a module `cupy` can be imported; `text` in place of the plan."""
+    (tmp_path / "fake").mkdir()
+    (tmp_path / "fake" / "cupy.py").write_text("value = 3\n")
+    (tmp_path / "out").mkdir()
+    env = command.environment(plan(tmp_path / "out"))
+    env["PYTHONPATH"] += os.pathsep + str(tmp_path / "fake")
+    env["BUBBLESCOPE_CHILD"] = text or env["BUBBLESCOPE_CHILD"]
+    return python(code, env=env), command.collect(tmp_path / "out")
+
+
+def test_a_python_that_is_too_old_runs_on_and_says_so(tmp_path):
+    old = "import sys; sys.version_info = (3, 9, 18, 'final', 0); import cupy; print(cupy.value)"
+    done, found = with_cupy(tmp_path, old)
+    assert (done.stdout, done.stderr, done.returncode) == ("3\n", "", 0)
+    (problem,) = found.problems
+    assert problem.endswith(f"{sys.executable} is Python 3.9; recording needs 3.11 or later")
+
+
+@pytest.mark.parametrize("text", ["no plan", "{}"])
+def test_whatever_goes_wrong_the_program_s_import_goes_on(tmp_path, text):
+    done, _ = with_cupy(tmp_path, "import cupy; print(cupy.value)", text)
+    assert (done.stdout, done.stderr, done.returncode) == ("3\n", "", 0)
+
+
+def test_what_every_python_loads_is_written_for_those_from_3_6_on():
+    text = (command.INJECT / "sitecustomize.py").read_text(encoding="utf-8")
+    ast.parse(text, feature_version=(3, 6))
+    assert "annotations" not in text  # the future that 3.6 does not know
 
 
 @pytest.mark.parametrize(
@@ -164,6 +222,7 @@ def test_a_python_that_cannot_record_runs_on_and_says_why(tmp_path):
         ("1 / 0", 1),
         ("signal.raise_signal(signal.SIGINT)", -signal.SIGINT),
         ("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM),
+        ("os.kill(os.getpid(), signal.SIGHUP)", -signal.SIGHUP),
         ("os._exit(4)", 4),
         ("sys.stdout.flush(); threading.Thread(target=os._exit, args=[5]).start()", 5),
         ("backend.stopping = lambda: signal.raise_signal(signal.SIGTERM)", -signal.SIGTERM),
@@ -179,6 +238,31 @@ def test_a_recording_is_written_however_the_process_ends(tmp_path, ending, code)
     (timeline,) = found.timelines
     assert len(timeline.device_ops) == 10
     assert timeline.meta.capture == "fake"
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [("os.execv(sys.executable, [sys.executable, '-c', 'pass'])", 0), ("os.abort()", -6)],
+)
+def test_a_process_that_hands_nothing_over_is_said_to(tmp_path, ending, code):
+    assert python(RECORDS + ending, str(tmp_path)).returncode == code
+    found = command.collect(tmp_path)
+    assert (found.timelines, found.problems, found.forked) == ((), (), 0)
+    assert command.nothing(found, "", 0) == [
+        "no GPU work was recorded: a process ended by SIGKILL, an abort or exec, and handed no "
+        "recording over"
+    ]
+    assert command.nothing(found, "", -6) == []  # how the program ended is said already
+
+
+def test_what_cannot_be_said_or_read_stops_nobody(tmp_path):
+    notes.write(tmp_path / "full", notes.Note(7, "idle", "no such folder"))
+    (tmp_path / "8.json").write_text("")
+    (tmp_path / "9.json").write_text('{"process": 9, "kind": "problem", "text": "it broke"}')
+    assert command.collect(tmp_path).problems == (
+        "process 8: what it had to say is not whole",
+        "process 9: it broke",
+    )
 
 
 @pytest.mark.parametrize("leave", ["sys.exit(0)", "os._exit(0)"])
@@ -200,7 +284,7 @@ def test_forked_children_that_use_cuda_are_counted(tmp_path):
     found = command.collect(tmp_path)
     assert (len(found.timelines), found.problems, found.forked) == (1, (), 2)
     assert command.nothing(found, "", 0) == [
-        "no GPU work was recorded: 2 forked processes used CUDA; CUPTI does not survive a fork; "
+        "no GPU work was recorded: 2 forked processes used CUDA; no recording survives a fork; "
         "multiprocessing.set_start_method('spawn') lets its children be recorded"
     ]
 
@@ -211,6 +295,13 @@ def test_a_process_that_hangs_can_still_leave(tmp_path):
     began = time.monotonic()
     assert python(RECORDS + hang, str(tmp_path)).returncode == 6
     assert time.monotonic() - began < 30
+
+
+def test_pythons_that_hide_from_the_environment_are_named_as_a_reason():
+    none = command.Collected((), (), (), 0)
+    for missing in ("", "CUPTI 13.4 or later was not found"):
+        (line,) = command.nothing(none, missing, 0)
+        assert "-I, -E or -S" in line
 
 
 # -- what comes of it --------------------------------------------------------------------------
@@ -246,6 +337,13 @@ def test_steps_that_were_not_reached_are_said_and_everything_is_diagnosed():
     assert len(diagnosis.steps.number) >= 29
     _, (note,) = command.at_steps(recording(1), 25, 10, None)
     assert note.startswith("only ")
+
+
+def test_a_marker_that_is_not_there_does_not_cost_the_run():
+    diagnosis, (note,) = command.at_steps(recording(1), 10, 5, "nope")
+    assert note.startswith("--marker nope: no such range in the recording")
+    assert note.endswith("; steps were found without it")
+    assert diagnosis.steps.number.tolist() == [10, 11, 12, 13, 14]
 
 
 def test_without_steps_everything_is_diagnosed():

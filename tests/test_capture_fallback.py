@@ -41,6 +41,12 @@ def test_torch_profiler_records_where_cupti_is_not_found(trace):
     assert len(traced.timeline.device_ops) == 24
 
 
+def test_torch_that_was_looked_for_before_it_is_imported_is_recorded(trace):
+    traced = trace("import importlib.util\nimportlib.util.find_spec('torch')\n" + USES)
+    assert (traced.exit_code, traced.notes) == (0, ())
+    assert traced.diagnosis.steps.number.tolist() == [2, 3, 4]
+
+
 def test_the_recording_says_why_and_what_is_lost(trace):
     health = {note.kind: note.note for note in trace(USES).diagnosis.health}
     assert health["fallback"].startswith(
@@ -57,6 +63,7 @@ def test_the_recording_says_why_and_what_is_lost(trace):
         ("os._exit(4)", 4),
         ("signal.raise_signal(signal.SIGINT)", 128 + signal.SIGINT),
         ("os.kill(os.getpid(), signal.SIGTERM)", 128 + signal.SIGTERM),
+        ("os.kill(os.getpid(), signal.SIGHUP)", 128 + signal.SIGHUP),
     ],
 )
 def test_the_recording_is_written_however_the_program_ends(trace, ending, code):
@@ -80,6 +87,19 @@ def test_what_cannot_be_saved_is_said(trace):
     assert (traced.exit_code, traced.diagnosis) == (0, None)
     (note,) = traced.notes
     assert note.endswith(": the recording was lost: disk full")
+
+
+def test_a_process_killed_while_it_saves_leaves_nothing_behind(trace, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    kill = (
+        "def export(self, path):\n    open(path, 'w').write('half')\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "torch.profiler.profile.export_chrome_trace = export"
+    )
+    traced = trace(USES + kill)
+    assert traced.exit_code == 128 + signal.SIGKILL
+    assert traced.notes == ("the program was ended by SIGKILL, and no recording was written",)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_profiler_of_the_program_s_own_ends_the_recording_and_works(trace):
@@ -145,7 +165,7 @@ def test_torch_that_never_used_its_device_is_said(trace):
 def test_without_torch_there_is_no_fallback(trace):
     (note,) = trace("print(1)").notes
     assert note.startswith("no GPU work was recorded: CUPTI 13.4 or later was not found (")
-    assert "no Python below it imported torch, whose profiler is the fallback" in note
+    assert "no Python below it (but for -I, -E or -S) imported torch, whose profiler is the" in note
 
 
 def test_real_torch_without_a_device_runs_as_it_would(monkeypatch, capfd):
@@ -228,6 +248,18 @@ def test_torch_s_profiler_yields_to_the_program_s_own():
 # -- modules and notes -----------------------------------------------------------------------------
 
 
+def beside(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
+    """Python that runs code with modules of a folder."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)])},
+    )
+
+
 def test_an_act_after_an_import_comes_once_when_the_module_is_whole(tmp_path):
     (tmp_path / "late.py").write_text("import sys\nvalue = 1\nsys.stdout.write('in ')\nvalue = 2\n")
     code = (
@@ -236,15 +268,42 @@ def test_an_act_after_an_import_comes_once_when_the_module_is_whole(tmp_path):
         "import late; importlib.reload(late); print('reloaded')\n"
         "after_import('late', lambda: print('there already'))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])},
-    )
+    done = beside(tmp_path, code)
     assert done.stdout.splitlines() == ["in after 2", "in reloaded", "there already"]
+
+
+def test_a_module_that_was_only_looked_for_is_acted_on_when_it_is_imported(tmp_path):
+    (tmp_path / "late.py").write_text("value = 1\n")
+    code = (
+        "import importlib.util, sys; from bubblescope.capture.imports import after_import\n"
+        "after_import('late', lambda: print('after', sys.modules['late'].value))\n"
+        "print(importlib.util.find_spec('late').name, importlib.util.find_spec('late').name)\n"
+        "import late; loader = late.__loader__\n"
+        "print(type(loader).__name__, 'exec_module' in vars(loader))"
+    )
+    done = beside(tmp_path, code)
+    assert done.stdout.splitlines() == ["late late", "after 1", "SourceFileLoader False"]
+    assert done.stderr == ""
+
+
+def test_a_module_whose_import_failed_is_acted_on_when_it_works(tmp_path):
+    (tmp_path / "late.py").write_text("import os\nif 'READY' not in os.environ: 1 / 0\n")
+    code = (
+        "import os; from bubblescope.capture.imports import after_import\n"
+        "after_import('late', lambda: print('after'))\n"
+        "try:\n    import late\nexcept ZeroDivisionError:\n    print('failed')\n"
+        "os.environ['READY'] = '1'; import late"
+    )
+    assert beside(tmp_path, code).stdout.splitlines() == ["failed", "after"]
+
+
+@pytest.mark.parametrize("broken", ["1 / 0", "import not_there", "def f(: pass"])
+def test_a_traceback_of_an_import_is_the_program_s_own(tmp_path, broken):
+    (tmp_path / "late.py").write_text(f"{broken}\n")
+    watch = "from bubblescope.capture.imports import after_import; after_import('late', print)"
+    plain, watched = (beside(tmp_path, f"{first}\nimport late") for first in ("pass", watch))
+    assert watched.stderr == plain.stderr
+    assert plain.stderr.startswith("Traceback ")
 
 
 def test_a_later_note_takes_the_place_of_an_earlier_one(tmp_path):

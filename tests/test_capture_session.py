@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +53,19 @@ def test_a_loop_that_never_gets_there_is_told_so():
     assert not t.done
 
 
+def test_entering_again_keeps_what_was_recorded(tmp_path):
+    backend = FakeBackend()
+    t = bubblescope.trace(step=0, steps=2, backend=backend, save=tmp_path / "steps.bscope")
+    for _ in range(2):
+        with t:
+            for _ in range(3):
+                backend.work()
+                t.step()
+    assert backend.log == ["prepare", "start", "stop"]
+    assert t.timeline.steps.number.tolist() == [0, 1]
+    assert load(tmp_path / "steps.bscope") == t.timeline
+
+
 def test_steps_after_the_last_are_free():
     backend = FakeBackend()
     with bubblescope.trace(step=1, steps=1, backend=backend) as t:
@@ -88,6 +103,68 @@ def test_a_decorated_function_is_a_step_a_call(tmp_path):
     assert [decode(n) for n in range(8)] == [0, 2, 4, 6, 8, 10, 12, 14]
     assert load(path) == decode.trace.timeline
     assert decode.trace.timeline.steps.number.tolist() == [3, 4]
+
+
+def test_a_step_of_a_coroutine_is_all_of_it():
+    backend = FakeBackend()
+    step = bubblescope.trace(step=1, steps=2, backend=backend)
+
+    @step
+    async def decode(x):
+        await asyncio.sleep(0)
+        backend.work()
+        return 2 * x
+
+    async def loop():
+        return [await decode(n) for n in range(5)]
+
+    assert asyncio.iscoroutinefunction(decode)
+    assert asyncio.run(loop()) == [0, 2, 4, 6, 8]
+    assert decode.trace is step
+    marks, ops = step.timeline.steps, step.timeline.device_ops
+    assert marks.number.tolist() == [1, 2]
+    last = ops.end[-2:]  # each step's own work lies inside its mark
+    assert (marks.start <= last).all()
+    assert (last <= marks.end).all()
+
+
+def test_a_generator_is_refused_since_its_call_runs_nothing():
+    def tokens():
+        yield 1
+
+    async def later():
+        yield 1
+
+    for function in (tokens, later):
+        with pytest.raises(TypeError, match=f"{function.__name__}: .*call step\\(\\) in its loop"):
+            bubblescope.trace()(function)
+
+
+def test_a_decorated_loop_that_ends_early_is_saved(tmp_path):
+    path = tmp_path / "steps.bscope"
+    code = (
+        "import sys, bubblescope; from tests.capture_fakes import FakeBackend\n"
+        "backend = FakeBackend()\n"
+        "@bubblescope.trace(step=3, steps=10, backend=backend, save=sys.argv[1])\n"
+        "def decode(): backend.work()\n"
+        "for _ in range(6): decode()\n"
+    )
+    words = [sys.executable, "-c", code, str(path)]
+    root = Path(__file__).parents[1]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60, cwd=root)
+    assert (done.stdout, done.stderr) == ("", "")
+    assert load(path).steps.number.tolist() == [3, 4, 5]
+
+
+def test_a_loop_that_never_called_step_is_told_so():
+    backend = FakeBackend()
+    with bubblescope.trace(step=0, steps=2, backend=backend) as t:
+        backend.work()
+    assert len(t.timeline.device_ops) == 1
+    with pytest.raises(
+        BubblescopeError, match=r"no step ended .*: call step\(\) at the end of each"
+    ):
+        _ = t.diagnosis
 
 
 def test_saving_never_overwrites(tmp_path):

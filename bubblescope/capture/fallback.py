@@ -57,7 +57,7 @@ class Fallback:
     def _record(self) -> None:
         self._used = True
         notes.withdraw(self._folder, self._process)
-        backend = TorchProfilerBackend(why=self._why, rank=rank())
+        backend = TorchProfilerBackend(why=self._why, rank=rank(), folder=self._folder)
         problem = Recorder(self._plan, backend, seconds=self._plan["seconds"]).begin()
         if problem:
             text = f"{self._why}; the fallback cannot record: {problem}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
 from types import ModuleType
 
 
@@ -21,7 +21,11 @@ def after_import(name: str, act: Callable[[], None]) -> None:
 
 
 class _Finder:
-    """Finds the one module by what else finds modules, and adds to what its loader does."""
+    """Finds the one module by what else finds modules, and adds to what its loader does.
+
+    It stays until the module is there: a program may only ask where a module is, import it later,
+    or try again after an import that failed.
+    """
 
     def __init__(self, name: str, act: Callable[[], None]) -> None:
         self._name, self._act = name, act
@@ -30,21 +34,45 @@ class _Finder:
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """The module's own spec, with a loader that calls `act` when it is done."""
-        if name != self._name or self not in sys.meta_path:
+        if name != self._name:
             return None
-        sys.meta_path.remove(self)
-        spec = find_spec(name)
-        if spec is None or spec.loader is None:
-            sys.meta_path.insert(0, self)  # the program may try again with another path
-            return None
-        loader, act = spec.loader, self._act
+        spec = self._of_others(name, path, target)
+        if spec is not None and spec.loader is not None:
+            self._add_to(spec.loader)
+        return spec
+
+    def _of_others(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None
+    ) -> ModuleSpec | None:
+        for finder in tuple(sys.meta_path):
+            find = getattr(finder, "find_spec", None)
+            if finder is not self and find is not None:
+                spec: ModuleSpec | None = find(name, path, target)
+                if spec is not None:
+                    return spec
+        return None
+
+    def _add_to(self, loader: Loader) -> None:
         execute = loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
             del loader.exec_module
             execute(module)
-            act()
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+                self._act()
 
         # On this one loader, so that the module's spec and loader stay of the kinds they were.
-        loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
+        loader.exec_module = _unseen(exec_module)  # type: ignore[method-assign, assignment]
+
+
+def _unseen(execute: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
+    """`execute` as the import system's own: Python leaves it out where an import's error is shown.
+
+    Known by this file and name; where a later Python goes by others, the frame is shown.
+    """
+    code = execute.__code__
+    execute.__code__ = code.replace(
+        co_filename="<frozen importlib._bootstrap_external>", co_name="_call_with_frames_removed"
+    )
+    return execute

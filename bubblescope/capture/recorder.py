@@ -68,15 +68,15 @@ class Recorder:
         except Exception as error:  # the program must run as it would have
             self._done = True
             return str(error)
+        notes.write(self._folder, Note(self._process, "idle", notes.UNFINISHED))
         threading.Thread(target=self._watch, name="bubblescope", daemon=True).start()
         atexit.register(self.finish)
         leaving.before_exit(self._leave)
         os.register_at_fork(after_in_child=self._forked)
-        if (
-            threading.current_thread() is threading.main_thread()
-            and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-        ):
-            signal.signal(signal.SIGTERM, self._terminated)
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                if signal.getsignal(number) == signal.SIG_DFL:
+                    signal.signal(number, self._terminated)
         return ""
 
     def finish(self, synchronise: bool = True) -> None:
@@ -87,10 +87,11 @@ class Recorder:
             self._done, self._finishing = True, threading.get_ident()
             try:
                 self._write(synchronise)
+                notes.withdraw(self._folder, self._process)
             except NothingRecorded as error:
                 notes.write(self._folder, Note(self._process, "idle", str(error)))
             except Exception as error:  # the program must end as it would have
-                text = f"the recording was lost: {error}"
+                text = f"the recording was lost: {str(error) or type(error).__name__}"
                 notes.write(self._folder, Note(self._process, "problem", text))
             finally:
                 self._finishing = 0

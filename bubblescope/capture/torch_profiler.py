@@ -39,15 +39,19 @@ class TorchProfilerBackend:
     begins its own, this recording ends.
     """
 
-    def __init__(self, *, stacks: bool = False, why: str = "", rank: int = 0) -> None:
+    def __init__(
+        self, *, stacks: bool = False, why: str = "", rank: int = 0, folder: Path | None = None
+    ) -> None:
         """Nothing is imported before `start`.
 
         Args:
             stacks: also record Python frames, which says where reads are called and slows the loop.
             why: why CUPTI could not be used, for the report; "" where it was not wanted.
             rank: of this process, where torch.distributed does not say.
+            folder: where Kineto's file is kept until it is read; that for temporary files if None.
         """
         self._stacks, self._why, self._rank = stacks, why, rank
+        self._within = folder
         self._profiler: Any = None
         self._yielded = False
         self._folder: Path | None = None
@@ -190,7 +194,7 @@ class TorchProfilerBackend:
     def _export(self) -> None:
         """At once, since another recording changes the clock that this one is written by."""
         # Not a TemporaryDirectory, which the end of the interpreter may empty before `stop`.
-        self._folder = Path(tempfile.mkdtemp(prefix="bubblescope-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="bubblescope-", dir=self._within))
         self._profiler.export_chrome_trace(str(self._folder / _FILE))
 
     def _load(self) -> Timeline:

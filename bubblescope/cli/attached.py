@@ -35,8 +35,7 @@ def trace(
     with progress.bar() as show:
         timeline = attach.record(server, first, steps, not no_request, show)
         diagnosis = diagnose(timeline, progress=show)
-        to.save(timeline)
-    to.show(diagnosis, timeline)
+    to.keep(timeline, lambda out: out.show(diagnosis, timeline))
 
 
 def refuse_without_url() -> None:

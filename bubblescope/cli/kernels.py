@@ -121,8 +121,7 @@ def kernels(
             dram_launches=dram_launches or DRAM_LAUNCHES,
             show=show,
         )
-        output.save(timeline)
-    _show(table, output)
+    output.keep(timeline, lambda out: _show(table, out))
 
 
 def _refuse(given: Mapping[str, object], why: str) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -64,6 +65,19 @@ class Output:
             from bubblescope.view import diagnosis_page
 
             save_page(diagnosis_page(found), self.html)
+
+    def keep(self, timeline: Timeline, show: Callable[[Output], None]) -> None:
+        """Save a recording that is nowhere else, and `show` what came of it, saved or not.
+
+        Raises:
+            BubblescopeError: it could not be saved; all else was shown.
+        """
+        try:
+            self.save(timeline)
+        except BubblescopeError:
+            show(replace(self, path=None))
+            raise
+        show(self)
 
 
 def save_page(page: bytes, path: Path) -> None:

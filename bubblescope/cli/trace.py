@@ -165,9 +165,13 @@ def trace(
     )
     for note in traced.notes:
         click.echo(one_line(f"bubblescope: {note}"), err=True)
-    if traced.diagnosis is not None and traced.timeline is not None:
-        output.save(traced.timeline)
-        output.show(traced.diagnosis, traced.timeline)
+    diagnosis, timeline = traced.diagnosis, traced.timeline
+    if diagnosis is not None and timeline is not None:
+        try:
+            output.keep(timeline, lambda out: out.show(diagnosis, timeline))
+        except BubblescopeError as error:
+            click.echo(one_line(f"bubblescope: {error}"), err=True)
+            sys.exit(traced.exit_code or 2)
     sys.exit(traced.exit_code or (0 if traced.diagnosis is not None else 2))
 
 
@@ -177,8 +181,7 @@ def _target(
     with progress.bar() as show:
         recording = record_target(target, passes, step, steps, level, show)
         diagnosis = diagnose(recording.timeline, window=recording.window, progress=show)
-        output.save(recording.timeline)
-    output.show(diagnosis, recording.timeline)
+    output.keep(recording.timeline, lambda out: out.show(diagnosis, recording.timeline))
 
 
 def record_target(

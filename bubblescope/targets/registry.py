@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import signature
@@ -52,6 +53,8 @@ def _found(name: str) -> Any:
         raise BubblescopeError(f"no target {name!r}; there are: {', '.join(names())}")
     module, made = _TARGETS[name]
     try:
+        if name == "ling":
+            _import_torch(name)
         found = getattr(import_module(module), made)
         if name == "sglang" and find_spec("sglang") is None:
             raise ModuleNotFoundError(name="sglang")
@@ -63,3 +66,16 @@ def _found(name: str) -> Any:
             f"pip install 'bubblescope[{name}]'"
         ) from None
     return found
+
+
+def _import_torch(target: str) -> None:
+    """Import it before all that needs it, so that what is wrong with it is told as its own."""
+    try:
+        import_module("torch")
+    except ModuleNotFoundError:
+        raise  # its name says what to install
+    except Exception as error:
+        said = traceback.format_exception_only(error)[-1].partition("\n")[0]
+        raise BubblescopeError(
+            f"target {target}: torch cannot be imported ({said}); see `bubblescope doctor`"
+        ) from None

@@ -28,7 +28,7 @@ MAX_OPERATIONS = 500_000
 MAX_SECONDS = 30.0
 """Seconds from its first use of CUDA after which a process that torch.profiler records stops."""
 _SPAWN = (
-    "CUPTI does not survive a fork; multiprocessing.set_start_method('spawn') lets its children be "
+    "no recording survives a fork; multiprocessing.set_start_method('spawn') lets its children be "
     "recorded"
 )
 
@@ -77,14 +77,14 @@ def trace(
         progress: called with what is being done and the share done, 0 to 1.
 
     Raises:
-        BubblescopeError: the program cannot be started.
+        BubblescopeError: the program cannot be started, or there is no place for its recordings.
     """
     from bubblescope.capture.cupti import library
 
     command = program(words)
     cupti = library.find()
     missing = "" if cupti else f"CUPTI 13.4 or later was not found ({library.INSTALL})"
-    with tempfile.TemporaryDirectory(prefix="bubblescope-") as folder:
+    with _folder() as folder:
         plan = {
             "folder": folder,
             "root": str(Path(__file__).parents[2]),
@@ -109,6 +109,17 @@ def trace(
     return Traced(exit_code, timeline, diagnosis, (*said, *more))
 
 
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """Where the processes leave their recordings; one that outlives the program may still write."""
+    try:
+        return tempfile.TemporaryDirectory(prefix="bubblescope-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise BubblescopeError(
+            f"no folder for recordings can be made ({error.strerror or error}); set TMPDIR to one "
+            "that can be written to"
+        ) from None
+
+
 def program(words: Sequence[str]) -> list[str]:
     """The command line to run; `BubblescopeError` where there is no such program."""
     if not words:
@@ -117,6 +128,11 @@ def program(words: Sequence[str]) -> list[str]:
     if command[0] == "-m" or (command[0].endswith(".py") and not shutil.which(command[0])):
         command.insert(0, sys.executable)
     if shutil.which(command[0]) is None:
+        if Path(command[0]).is_file():
+            raise BubblescopeError(
+                f"{command[0]}: cannot be run by itself; write what runs it before it: "
+                f"-- python {command[0]}"
+            )
         raise BubblescopeError(f"{command[0]}: no such program; give its path")
     return command
 
@@ -145,14 +161,19 @@ def run(command: Sequence[str], env: dict[str, str]) -> int:
 def _signals_to(child: subprocess.Popen[bytes]) -> Iterator[None]:
     """The program decides what a signal does; what it recorded is read in any case.
 
-    A terminal sends Ctrl-C to both, so that one is only ignored here; others are handed on.
+    A terminal sends its interrupt and quit keys to both, so these are only ignored here; others
+    that would end this process are handed on.
     """
 
     def hand_on(number: int, _frame: object) -> None:
         child.send_signal(number)
 
-    handlers: dict[int, Any] = {signal.SIGINT: lambda _number, _frame: None}
-    handlers |= {signal.SIGTERM: hand_on, signal.SIGHUP: hand_on}
+    def leave(_number: int, _frame: object) -> None:
+        pass
+
+    handlers: dict[int, Any] = dict.fromkeys((signal.SIGINT, signal.SIGQUIT), leave)
+    ours = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+    handlers |= dict.fromkeys(ours, hand_on)
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
@@ -195,18 +216,20 @@ def nothing(found: Collected, missing: str, code: int) -> list[str]:
     none = "no GPU work was recorded"
     if found.forked:
         return [f"{none}: {_forks(found.forked)}; {_SPAWN}"]
+    if code < 0 and found.idle == (notes.UNFINISHED,):
+        return []
     if found.idle:
         return [f"{none}: {reason}" for reason in found.idle]
     if found.problems or code < 0:
         return []
     if missing:
         return [
-            f"{none}: {missing}, and no Python below it imported torch, whose profiler is the "
-            "fallback; see `bubblescope doctor`"
+            f"{none}: {missing}, and no Python below it (but for -I, -E or -S) imported torch, "
+            "whose profiler is the fallback; see `bubblescope doctor`"
         ]
     return [
-        f"{none}: no Python below it launched anything on CUDA; a program that is not Python, or "
-        "that works in a forked process, cannot be recorded"
+        f"{none}: no Python below it launched anything on CUDA; a program that is not Python, that "
+        "runs as python -I, -E or -S, or that works in a forked process, cannot be recorded"
     ]
 
 
@@ -235,7 +258,13 @@ def at_steps(
     progress: Callable[[str, float], None] | None = None,
 ) -> tuple[Diagnosis, list[str]]:
     """Diagnose the steps asked for, or everything where they are not there, and say so."""
-    whole = diagnose(timeline, marker=marker, progress=progress)
+    try:
+        whole = diagnose(timeline, marker=marker, progress=progress)
+    except BubblescopeError as error:
+        if marker is None:
+            raise
+        diagnosis, more = at_steps(timeline, step, steps, None, progress)
+        return diagnosis, [f"{error}; steps were found without it", *more]
     numbers = whole.steps.number[whole.steps.whole]
     if not len(numbers):
         return whole, [

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
+import inspect
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -69,7 +72,7 @@ class trace:
         self._marks = StepMarks()
         self._number = 0
         self._at = 0
-        self._recording = False
+        self._entered = self._recording = False
         self._timeline: Timeline | None = None
         self._diagnosis: Diagnosis | None = None
         self._failed: BubblescopeError | None = None
@@ -77,7 +80,9 @@ class trace:
     # -- the loop's side ---------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        """Step 0 begins."""
+        """Step 0 begins; entered again, the steps go on where they were."""
+        if self.done:
+            return self
         prepare = getattr(self._backend, "prepare", None)
         if prepare is not None:
             prepare()
@@ -111,18 +116,36 @@ class trace:
             self._begin()
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """`function` with each call a step; the wrapper's `trace` is this object."""
-        entered = False
+        """`function` with each call a step; the wrapper's `trace` is this object.
 
-        @functools.wraps(function)
-        def step(*args: P.args, **kwargs: P.kwargs) -> R:
-            nonlocal entered
-            if not entered:
-                entered = True
-                self.__enter__()
-            result = function(*args, **kwargs)
-            self.step()
-            return result
+        A step of an async function lasts until its result is there. Where `save` is given and the
+        program ends before the last step, what was recorded until then is saved.
+
+        Raises:
+            TypeError: it is a generator function.
+        """
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError(
+                f"{function.__name__}: a generator's call runs nothing of it; use "
+                "`with bubblescope.trace() as t` and call step() in its loop"
+            )
+        step: Callable[P, Any]
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def step(*args: P.args, **kwargs: P.kwargs) -> Any:
+                self._enter_once()
+                result = await function(*args, **kwargs)
+                self.step()
+                return result
+        else:
+
+            @functools.wraps(function)
+            def step(*args: P.args, **kwargs: P.kwargs) -> Any:
+                self._enter_once()
+                result = function(*args, **kwargs)
+                self.step()
+                return result
 
         step.trace = self  # type: ignore[attr-defined]
         return step
@@ -152,8 +175,17 @@ class trace:
 
     @property
     def diagnosis(self) -> Diagnosis:
-        """Where the time of the recorded steps went."""
+        """Where the time of the recorded steps went.
+
+        Raises:
+            BubblescopeError: as of `timeline`, or no step ended while it was recorded.
+        """
         if self._diagnosis is None:
+            if not len(self.timeline.steps):
+                raise BubblescopeError(
+                    "no step ended while recording: call step() at the end of each; `timeline` has "
+                    "what was recorded"
+                )
             window = (self._first, self._first + self._steps)
             self._diagnosis = diagnose(self.timeline, window=window)
         return self._diagnosis
@@ -163,6 +195,18 @@ class trace:
         bscope.write(self.timeline, Path(path), force=force)
 
     # -- in between --------------------------------------------------------------------------
+
+    def _enter_once(self) -> None:
+        if self._entered:
+            return
+        self._entered = True
+        self.__enter__()
+        if self._save is not None:
+            atexit.register(self._ended, os.getpid())
+
+    def _ended(self, process: int) -> None:
+        if os.getpid() == process:  # not in a fork of it
+            self.__exit__(None, None, None)
 
     def _begin(self) -> None:
         if not self._recording and self._number >= self._first - LEAD_STEPS:

@@ -128,3 +128,20 @@ def test_help() -> None:
     assert done.returncode == 0
     for option in (b"--by", b"--dram", b"--no-nsight", b"FILE_OR_TARGET"):
         assert option in done.stdout
+
+
+@needs_torch
+def test_what_was_measured_is_shown_though_it_cannot_be_saved(tmp_path):
+    path = tmp_path / "x.bscope"
+    words = ["kernels", "ling", "--device", "cpu", "--step", "5", "--steps", "2", "--json"]
+    command = [sys.executable, "-m", "bubblescope", *words, "-o", str(path)]
+    done = subprocess.run(
+        ["bash", "-c", 'ulimit -f 8; exec "$@"', "bash", *command],
+        capture_output=True,
+        timeout=90,
+        check=False,
+        env=ENV,
+    )
+    assert json.loads(done.stdout)["kernels"]
+    said = f"bubblescope: {path}: not written: File too large\n"
+    assert (done.returncode, done.stderr.decode()) == (2, said)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import linecache
+import os
 import signal
 import subprocess
 import sys
@@ -131,3 +132,77 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path):
     stdout, stderr = child.communicate(timeout=20)
     assert (child.returncode, stdout, stderr) == (130, "", "bubblescope: stopped\n")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ("raise RuntimeError('no driver\\nsecond')", "RuntimeError: no driver"),
+        (
+            "raise OSError('libcudart.so.13: no such file')",
+            "OSError: libcudart.so.13: no such file",
+        ),
+        ("raise ImportError('libfoo.so: undefined')", "ImportError: libfoo.so: undefined"),
+        ("syntax error", "SyntaxError: invalid syntax"),
+        ("raise KeyError", "KeyError"),
+    ],
+)
+def test_a_torch_that_cannot_be_imported_is_one_line(tmp_path, broken, said):
+    (tmp_path / "torch.py").write_text(broken)
+    path = os.pathsep.join([str(SCHEDULER.parents[3]), str(tmp_path)])
+    for command in (["trace", "--step", "5"], ["kernels", "ling"], ["ablate"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "bubblescope", *command],
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+            env=ENV | {"PYTHONPATH": path},
+        )
+        line = f"target ling: torch cannot be imported ({said}); see `bubblescope doctor`"
+        assert (done.returncode, done.stdout) == (2, ""), command
+        assert done.stderr == f"bubblescope: {line}\n", command
+
+
+# -- a program -------------------------------------------------------------------------------------
+
+FAKE = Path(__file__).parents[1] / "fake_torch"
+
+
+@pytest.mark.parametrize(("code", "ends"), [(0, 2), (5, 5)])
+def test_a_run_that_cannot_be_saved_is_still_reported(tmp_path, code, ends):
+    path = tmp_path / "x.bscope"
+    program = (
+        "import sys, torch; torch.cuda.work(); "
+        f"open({str(path)!r}, 'w').write('mine'); sys.exit({code})"
+    )
+    words = ["trace", "--step", "2", "--steps", "3", "--json", "-o", path]
+    done = subprocess.run(
+        [sys.executable, "-m", "bubblescope", *words, "--", sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+        env=ENV | {"PYTHONPATH": os.pathsep.join([str(FAKE.parents[1]), str(FAKE)])},
+    )
+    assert json.loads(done.stdout)["steps"]["count"] == 3
+    *_, last = done.stderr.splitlines()
+    assert last == f"bubblescope: {path}: exists already; --force replaces it"
+    assert done.returncode == ends
+    assert path.read_text() == "mine"
+
+
+def test_the_embedded_loop_that_cannot_be_saved_is_still_reported(tmp_path):
+    path = tmp_path / "x.bscope"
+    words = [sys.executable, "-m", "bubblescope", *TRACE, "--json", "-o", str(path)]
+    done = subprocess.run(
+        ["bash", "-c", 'ulimit -f 8; exec "$@"', "bash", *words],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+        env=ENV,
+    )
+    assert [step["number"] for step in json.loads(done.stdout)["steps"]["each"]] == [*range(30, 36)]
+    said = f"bubblescope: {path}: not written: File too large\n"
+    assert (done.returncode, done.stderr) == (2, said)

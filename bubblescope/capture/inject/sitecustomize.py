@@ -1,13 +1,12 @@
 """Loaded by every Python below `bubblescope trace`: records from its first CUDA library on.
 
 Nothing but os and sys is touched before a module that can use CUDA is imported: most Pythons of a
-program are helpers. A sitecustomize that the program has itself still runs.
+program are helpers. A sitecustomize that the program has itself still runs. Pythons that are too
+old to record load this too, so it is written for 3.6.
 """
 
 # ruff: noqa: PTH100, PTH118, PTH120, PTH123
 # Importing pathlib would take longer than all that is done here.
-from __future__ import annotations
-
 import os
 import sys
 
@@ -28,7 +27,7 @@ class _Watch:
     def __init__(self, plan: str) -> None:
         self.plan = plan
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "ModuleSpec | None":
         """Begin to record when the first module that can use CUDA is asked for."""
         if name not in _CUDA_MODULES or self not in sys.meta_path:
             return None
@@ -41,22 +40,39 @@ class _Watch:
 
 
 def _begin(text: str) -> None:
-    import json
+    try:
+        import json
 
-    plan = json.loads(text)
+        plan = json.loads(text)
+        problem = _problem(plan["root"])
+        if problem:
+            path = os.path.join(plan["folder"], f"{os.getpid()}.json")
+            with open(path, "w", encoding="utf-8") as out:
+                json.dump({"process": os.getpid(), "kind": "problem", "text": problem}, out)
+            return
+        from bubblescope.capture.child import begin
+
+        begin(plan)
+    except Exception:  # the import that this comes before must go on
+        return
+
+
+def _problem(root: str) -> str:
+    """Why this Python cannot record; "" where it can."""
+    if sys.version_info < (3, 11):  # noqa: UP036
+        version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        return f"{sys.executable} is Python {version}; recording needs 3.11 or later"
+    known = list(sys.path)
     try:
         try:
-            import bubblescope  # noqa: F401
+            import bubblescope
         except ModuleNotFoundError:
-            sys.path.append(plan["root"])
-        from bubblescope.capture.child import begin
-    except ImportError as error:
-        problem = f"{sys.executable} cannot record ({error}); install 'bubblescope[gpu]' for it"
-        path = os.path.join(plan["folder"], f"{os.getpid()}.json")
-        with open(path, "w", encoding="utf-8") as out:
-            json.dump({"process": os.getpid(), "kind": "problem", "text": problem}, out)
-        return
-    begin(plan)
+            sys.path.append(root)
+        import bubblescope.capture.child  # noqa: F401
+    except Exception as error:
+        sys.path[:] = known
+        return f"{sys.executable} cannot record ({error}); install 'bubblescope[gpu]' for it"
+    return ""
 
 
 def _run_own() -> None:
@@ -73,6 +89,7 @@ def _run_own() -> None:
     spec.loader.exec_module(module)
 
 
-if _plan := os.environ.get("BUBBLESCOPE_CHILD"):
+_plan = os.environ.get("BUBBLESCOPE_CHILD")
+if _plan:
     sys.meta_path.insert(0, _Watch(_plan))
     _run_own()
