@@ -161,7 +161,10 @@ def _host(graph: Graph, edit: Edit, path: _Path, shares: _Shares) -> None:
     own = read[(read >= 0) & (entered == -1)]
     call = spans.call[graph.waits.span[own]]
     shares.add("host call", calls.name.codes[call], calls.name.values, edit.own[own])
-    back = entered[entered >= 0] - graph.is_read_edge.start
+    edge = entered[entered >= 0]
+    first = graph.is_also.start
+    others = np.append(graph.waits.also, 0)[np.maximum(edge - first, 0)]
+    back = np.where(edge < first, edge - graph.is_read_edge.start, others)
     call = spans.call[graph.waits.span[back]]
     shares.add("read return", calls.name.codes[call], calls.name.values, edit.back[back])
 
