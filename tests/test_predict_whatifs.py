@@ -233,3 +233,15 @@ def test_a_copy_that_is_a_read_of_its_own_stays() -> None:
     edit = graph.edit()
     parse("read:cudaMemcpyAsync").apply(graph, edit)
     assert edit.gone.sum() == 6
+
+
+@pytest.mark.parametrize("text", ["launch:gemm", "merge:gemm", "speed-up:gemm=2", "pdl:gemm"])
+def test_a_recording_without_a_host_call(text: str) -> None:
+    trace = TraceBuilder()
+    for k in range(4):
+        trace.orphan("gemm", 10_000 * k, 5_000)
+    graph = Graph(trace.timeline())
+    edit = graph.edit()
+    parse(text).apply(graph, edit)
+    assert edit.gone.all() == text.startswith("launch")
+    assert len(graph.replay(edit).start) == 4

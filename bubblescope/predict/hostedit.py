@@ -29,6 +29,8 @@ def remove_calls(graph: Graph, edit: Edit, calls: Int) -> None:
     An op is a framework operator around the call; it goes if it launches, copies and waits for
     nothing else.
     """
+    if not len(calls):
+        return
     removed = np.zeros(len(graph.timeline.host_calls), np.bool_)
     removed[calls] = True
     for thread in np.unique(graph.threads.of_call[calls]).tolist():

@@ -121,9 +121,11 @@ def _device(graph: Graph, edit: Edit, path: _Path, tail: Int, shares: _Shares) -
     order, ops = graph.queues.order, graph.timeline.device_ops
     overlaps = graph.queues.overlaps[order[link]]
     ran = np.where(overlaps, tail[link], edit.run[order[link]])
+    lead = np.where((entered == -1) & ~overlaps, edit.between[link], 0)
+    ran = ran + np.minimum(lead, 0)  # what lies over the one before is not on the path
     shares.add("device operation", ops.name.codes[order[link]], ops.name.values, ran)
     inner = graph.launches.graph[order[link]] & (graph.causes.launch[link] < 0)
-    between = np.where((entered == -1) & ~overlaps, edit.between[link], 0)
+    between = np.maximum(lead, 0)
     for kind, chosen in (("graph gap", inner), ("device gap", ~inner)):
         nameless = np.zeros(int(chosen.sum()), np.int64)
         shares.add(kind, nameless, (), between[chosen])
