@@ -18,9 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import pytest
+
+from bubblescope.errors import BubblescopeError
 
 if TYPE_CHECKING:
     from bubblescope.capture.backend import Backend
@@ -101,17 +103,25 @@ class Bubbles:
             steps: how many count; all that follow where None.
             budget: as `bubblescope.check.Budget.parse` takes it.
         """
+        import inspect
+
         from bubblescope.check import Budget
-        from bubblescope.errors import BubblescopeError
 
         if self._block is not None:
-            pytest.fail("bubbles: this test is recorded already", pytrace=False)
+            _fail("this test is recorded already")
+        known = inspect.signature(Budget.parse).parameters
+        for name in budget:
+            if name not in known:
+                _fail(f"no limit is called {name}; a budget is {_BUDGETS}")
         try:
             limits = Budget.parse(**budget)
-        except (BubblescopeError, TypeError) as error:
-            pytest.fail(f"bubbles: {error}; a budget is {_BUDGETS}", pytrace=False)
+        except BubblescopeError as error:
+            _fail(f"{error}; a budget is {_BUDGETS}")
         if limits.empty:
-            pytest.fail(f"bubbles: nothing to check; give a budget: {_BUDGETS}", pytrace=False)
+            _fail(f"nothing to check; give a budget: {_BUDGETS}")
+        for number in (warmup, 1 if steps is None else steps):
+            if not isinstance(number, int):
+                _fail(f"warmup and steps are whole numbers, not {number!r}")
         return Block(self, limits, warmup, steps, self._backend)
 
     def step(self) -> None:
@@ -144,18 +154,26 @@ class Block:
         try:
             self._trace: trace = trace(step=warmup, steps=wanted, backend=backend)
         except ValueError:
-            pytest.fail("bubbles: warmup must be 0 or more, steps 1 or more", pytrace=False)
+            _fail("warmup must be 0 or more, steps 1 or more")
         self._made = 0
 
     def step(self) -> None:
         """One step has ended, and the next begins."""
-        self._trace.step()
+        try:  # costs nothing while it goes well: this is inside what is recorded
+            self._trace.step()
+        except BubblescopeError as problem:
+            _not_recorded(problem)
         self._made += 1
 
     def __enter__(self) -> Self:
         """Recording begins, unless there are steps to warm up."""
+        if self._owner._block is not None:
+            _fail("this test is recorded already")
+        try:
+            self._trace.__enter__()
+        except BubblescopeError as problem:
+            _not_recorded(problem)
         self._owner._enter(self)
-        self._trace.__enter__()
         return self
 
     def __exit__(
@@ -167,25 +185,27 @@ class Block:
         """Recording ends; the test fails here where the budget is exceeded."""
         self._owner._enter(None)
         if kind is None:
-            self._trace.step()  # what follows the last step is none, a block without steps is one
+            # What follows the last step is none, a block without steps is one.
+            try:
+                self._trace.step()
+            except BubblescopeError as problem:
+                _not_recorded(problem)
         self._trace.__exit__(kind, error, traceback)
         if kind is not None:
             return
         from bubblescope.check import evaluate
-        from bubblescope.errors import BubblescopeError
         from bubblescope.report.check import as_text
 
         try:
             lines = evaluate(self._run(), self._budget)
         except BubblescopeError as problem:
-            pytest.fail(f"bubbles: nothing was checked: {problem}", pytrace=False)
+            _fail(f"nothing was checked: {problem}")
         said = as_text(lines)
         if said:
-            pytest.fail(f"bubbles: over the budget\n{said}", pytrace=False)
+            _fail(f"over the budget\n{said}")
 
     def _run(self) -> Run:
         from bubblescope.compare import Run
-        from bubblescope.errors import BubblescopeError
 
         made = max(self._made, 1)
         if made <= self._warmup:
@@ -194,6 +214,15 @@ class Block:
             )
         last = made if self._steps is None else min(made, self._warmup + self._steps)
         return Run.of(self._trace.timeline, window=(self._warmup, last))
+
+
+def _fail(message: str) -> NoReturn:
+    """Fail the test with these words alone, whatever went before."""
+    raise pytest.fail.Exception(f"bubbles: {message}", pytrace=False) from None
+
+
+def _not_recorded(problem: BubblescopeError) -> NoReturn:
+    _fail(f"nothing was recorded: {problem}")
 
 
 def _no_device() -> str:

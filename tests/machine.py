@@ -57,9 +57,9 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The host waits for all work of a stream, by a synchronise at that line."""
+    """The host waits for all work of a stream, of every stream where None."""
 
-    stream: int = 7
+    stream: int | None = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Machine:
     trace: TraceBuilder = field(default_factory=TraceBuilder)
     now: int = 1_000_000
     free: dict[int, int] = field(default_factory=dict)
-    held: dict[int, int] = field(default_factory=dict)
+    held: dict[int, list[int]] = field(default_factory=dict)
     events: dict[str, int] = field(default_factory=dict)
 
     def run(self, loop: list[Instruction], steps: int) -> Timeline:
@@ -111,7 +111,8 @@ class Machine:
 
     def _do(self, what: Instruction, number: int) -> None:
         costs, at = self.costs, self.now
-        me = self.trace.on(stream=getattr(what, "stream", 7))
+        stream = getattr(what, "stream", 7)
+        me = self.trace.on(stream=7 if stream is None else stream)
         if isinstance(what, Work):
             self.now += what.ns
             me.range("annotation", what.name, at, what.ns)
@@ -136,21 +137,25 @@ class Machine:
             me.graph(at, what.call, list(nodes))
             self.free[what.stream] = start - costs.node
         elif isinstance(what, Read):
-            done = self.free.get(what.stream, 0)
+            of_stream = what.stream is not None
+            done = (
+                self.free.get(what.stream, 0) if of_stream else max(self.free.values(), default=0)
+            )
             self.now = max(self.now, done + costs.back)
-            me.sync(at, self.now - at, row="stream")
+            call = "cudaStreamSynchronize" if of_stream else "cudaDeviceSynchronize"
+            me.sync(at, self.now - at, call, row="stream" if of_stream else "context")
         elif isinstance(what, Record):
             me.record(f"{what.label} {number}", at, costs.call)
             self.events[what.label] = self.free.get(what.stream, 0)
         else:
             me.stream_wait(f"{what.label} {number}", at, costs.call)
-            self.held[what.stream] = self.events[what.label]
+            self.held.setdefault(what.stream, []).append(self.events[what.label])
 
     def _start(self, stream: int, ready: int) -> int:
         """When an operation starts: launched, the one before it done, its event reached."""
         boundary = self.costs.boundary
-        before = [t + boundary for t in (self.free.get(stream), self.held.pop(stream, None)) if t]
-        return max([ready, *before])
+        before = [self.free.get(stream, 0), *self.held.pop(stream, [])]
+        return max([ready, *(t + boundary for t in before if t)])
 
 
 def recorded(loop: list[Instruction], steps: int = 12, costs: Costs | None = None) -> Timeline:

@@ -213,3 +213,17 @@ def test_a_recording_without_calls_is_withheld() -> None:
     timeline = trace.timeline()
     assert len(Graph(timeline).replay().end) == 2 * STEPS
     assert predict(timeline, []).withheld != ""
+
+
+def test_an_overlap_on_a_stream_on_which_nothing_had_ended() -> None:
+    """The second begins 9 us after its launch, beside the first, though 2 us are usual."""
+    trace = TraceBuilder()
+    side = trace.on(stream=9)
+    for k in range(3):
+        side.launch("side", 20_000 * k, 1_000, 20_000 * k + 2_000, 3_000)
+    trace.launch("first", 100_000, 1_000, 102_000, 20_000)
+    trace.launch("second", 103_000, 1_000, 112_000, 15_000)
+    timeline = trace.timeline()
+    times = Graph(timeline).replay()
+    assert times.start.tolist() == timeline.device_ops.start.tolist()
+    assert times.end.tolist() == timeline.device_ops.end.tolist()

@@ -41,6 +41,19 @@ def test_a_device_bound_step_is_on_the_device() -> None:
     }
 
 
+def test_what_lies_over_the_kernel_before_is_no_part_of_the_path() -> None:
+    made = predict(recorded(READ_BOUND, steps=20), [parse("pdl:*=0.5")])
+    assert made.changed is not None
+    # Of the second gemm and of the pick half a microsecond is hidden; gaps are closed.
+    assert {(row.kind, row.name): row.ns_per_step for row in made.changed.path} == {
+        ("device operation", "gemm"): 59_500,
+        ("device operation", "pick"): 1_500,
+        ("read return", "cudaStreamSynchronize"): 4_000,
+        ("host work", "prepare"): 25_000,
+        ("launch", "cudaLaunchKernel"): 6_500,
+    }
+
+
 def test_a_host_bound_step_is_on_the_host() -> None:
     found = path(HOST_BOUND)
     assert found["host work", "prepare"] == 90_000

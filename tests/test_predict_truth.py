@@ -117,6 +117,42 @@ def test_the_read_leaves_a_shorter_wait_behind_faster_kernels() -> None:
     assert made.predicted_ns == step(recorded(faster(READ_BOUND, "gemm", 3)))
 
 
+SHORT: list[Instruction] = [
+    *(Launch("tiny", 2_000) for _ in range(4)),
+    Launch("long", 60_000),
+    Launch("long", 60_000),
+    Read(),
+]
+"""A tiny kernel ends 0.5 us after the next launch returned, and 2 us before that can begin."""
+
+
+def test_a_launch_may_have_returned_and_still_decide() -> None:
+    made = predicted(SHORT, "read:cudaStreamSynchronize")
+    # Once the host is ahead nothing is left between kernels but the boundary.
+    assert made.predicted_ns == 4 * (2_000 + 1_300) + 2 * (60_000 + 1_300)
+
+
+def test_a_read_that_never_waited_returns_as_soon_as_it_can() -> None:
+    loop: list[Instruction] = [Launch("gemm", 30_000), Launch("gemm", 1_000), Work(80_000), Read()]
+    made = predicted(loop, "speed-up:gemm=1/4")
+    # Launch, both gemms and the boundary; the read is back 4 us later, as long as its call takes.
+    assert made.predicted_ns == 6_500 + 4 * 31_000 + 1_300 + 4_000
+
+
+def test_a_read_of_all_streams_waits_for_whichever_is_last() -> None:
+    loop: list[Instruction] = [
+        Launch("left", 30_000, 7),
+        Launch("right", 80_000, 9),
+        Launch("right", 2_000, 9),
+        Read(None),
+    ]
+    made = predicted(loop, "speed-up:right=10")
+    # The left stream is last now: launched, run, returned from.
+    assert made.predicted_ns == 6_500 + 30_000 + 4_000
+    assert made.changed is not None
+    assert sum(row.ns_per_step for row in made.changed.path) == 40_500
+
+
 STREAMS: list[Instruction] = [
     Launch("main", 40_000, 7),
     Launch("main", 40_000, 7),
@@ -135,6 +171,41 @@ def test_streams_that_wait_for_each_other(name: str, factor: int) -> None:
     made = predicted(STREAMS, f"speed-up:{name}={factor}")
     assert made.predicted_ns == step(recorded(faster(STREAMS, name, factor)))
     assert made.inferred.stream_waits == 0
+
+
+@pytest.mark.parametrize("name", ["first", "join"])
+def test_a_stream_still_waits_without_the_launch_that_waited_first(name: str) -> None:
+    loop: list[Instruction] = [
+        Launch("main", 40_000, 7),
+        Launch("main", 40_000, 7),
+        Record("done", 7),
+        Await("done", 9),
+        Launch("first", 3_000, 9),
+        Launch("second", 30_000, 9),
+        Record("side done", 9),
+        Await("side done", 7),
+        Launch("join", 5_000, 7),
+        Launch("tail", 6_000, 7),
+    ]
+    without = [x for x in loop if not (isinstance(x, Launch) and x.name == name)]
+    assert predicted(loop, f"launch:{name}").predicted_ns == step(recorded(without))
+
+
+def test_launches_that_waited_for_an_event_say_nothing_of_a_launch() -> None:
+    """Two of three launches to an empty stream wait for the other stream, over 100 us."""
+    loop: list[Instruction] = [
+        Launch("main", 60_000, 7),
+        Launch("main", 60_000, 7),
+        Record("done", 7),
+        Await("done", 9),
+        Await("done", 11),
+        Launch("side", 2_000, 9),
+        Launch("side", 2_000, 11),
+        Read(9),
+        Read(11),
+    ]
+    made = predicted(loop, "speed-up:main=60")
+    assert made.predicted_ns == step(recorded(faster(loop, "main", 60)))
 
 
 SIDE_BY_SIDE: list[Instruction] = [
@@ -174,6 +245,16 @@ def test_nodes_of_graphs(what_if: str) -> None:
     assert made.predicted_ns == step(recorded(faster(GRAPHS, name, int(factor))))
 
 
+@pytest.mark.parametrize("name", ["attention", "mlp"])
+def test_without_a_graphs_nodes(name: str) -> None:
+    """Also without its first: the next one then begins as that one would have."""
+    left = tuple(("mlp" if name == "attention" else "attention", ns) for ns in (30_000, 30_000))
+    if name == "mlp":
+        left = (("attention", 20_000), ("attention", 20_000))
+    without = [Graph(left) if isinstance(x, Graph) else x for x in GRAPHS]
+    assert predicted(GRAPHS, f"launch:{name}").predicted_ns == step(recorded(without))
+
+
 def test_graphs_without_the_read() -> None:
     without = [x for x in GRAPHS if not isinstance(x, Read)]
     made = predicted(GRAPHS, "read:cudaStreamSynchronize")
@@ -193,6 +274,21 @@ def test_launches_merged() -> None:
     merged: list[Instruction] = [Launch("gemm", 60_000), *READ_BOUND[2:]]
     made = predicted(READ_BOUND, "merge:gemm")
     assert made.predicted_ns == step(recorded(merged))
+
+
+def test_launches_are_not_merged_across_a_read() -> None:
+    loop: list[Instruction] = [
+        Launch("gemm", 30_000),
+        Launch("gemm", 30_000),
+        Read(),
+        Launch("gemm", 30_000),
+        Work(9_000),
+    ]
+    merged: list[Instruction] = [Launch("gemm", 60_000), *loop[2:]]
+    # The last of a step and the first of the next are in a row, too; so the pick parts them.
+    loop.append(Launch("pick", 2_000))
+    merged.append(Launch("pick", 2_000))
+    assert predicted(loop, "merge:gemm").predicted_ns == step(recorded(merged))
 
 
 def test_pdl_hides_boundaries() -> None:

@@ -56,10 +56,28 @@ def test_text_that_says_nothing(text: str) -> None:
         parse(text)
 
 
-@pytest.mark.parametrize("text", ["speed-up:gemm=0", "speed-up:gemm=-1", "pdl:gemm=-1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "speed-up:gemm=0",
+        "speed-up:gemm=-1",
+        "speed-up:gemm=1e30",
+        "speed-up:gemm=1e-30",
+        "pdl:gemm=-1",
+        "pdl:gemm=1e30",
+    ],
+)
 def test_figures_that_mean_nothing(text: str) -> None:
     with pytest.raises(BubblescopeError, match=r"must|cannot"):
         parse(text)
+
+
+def test_a_factor_with_many_digits() -> None:
+    """Times in ns times a denominator of 10^18 would not fit into int64."""
+    graph = Graph(recorded(LOOP))
+    edit = graph.edit()
+    parse("speed-up:norm=1.000000000000000001").apply(graph, edit)
+    assert np.array_equal(edit.run, graph.op_ns)
 
 
 LOOP: list[Instruction] = [Launch("gemm<1>", 30_000), Launch("norm", 2_000), Read(), Work(9_000)]
@@ -195,3 +213,35 @@ def test_a_pass_is_all_that_it_declares() -> None:
     assert predict(timeline, [both]).predicted_ns == predict(timeline, apart).predicted_ns
     with pytest.raises(BubblescopeError, match=r"^pass other: read:nowhere: no such"):
         predict(timeline, [OfPass.declared("other", ["read:nowhere"])])
+
+
+def test_a_copy_that_is_a_read_of_its_own_stays() -> None:
+    """A copy that blocks under an op, and right after it a synchronise under none: two reads."""
+    trace = TraceBuilder()
+    for k in range(6):
+        t = k * 100_000
+        trace.step(k, t, 90_000)
+        trace.launch("gemm", t, 5_000, t + 7_000, 40_000)
+        trace.copy("DtoH", t + 10_000, 42_000, t + 48_000, 1_000)
+        trace.range("op", "aten::item", t + 10_000, 42_000)
+        trace.sync(t + 55_000, 4_000, row="stream")
+    graph = Graph(trace.timeline())
+    edit = graph.edit()
+    parse("read:cudaStreamSynchronize").apply(graph, edit)
+    assert not edit.gone.any()
+    assert edit.gone_calls.sum() == 6
+    edit = graph.edit()
+    parse("read:cudaMemcpyAsync").apply(graph, edit)
+    assert edit.gone.sum() == 6
+
+
+@pytest.mark.parametrize("text", ["launch:gemm", "merge:gemm", "speed-up:gemm=2", "pdl:gemm"])
+def test_a_recording_without_a_host_call(text: str) -> None:
+    trace = TraceBuilder()
+    for k in range(4):
+        trace.orphan("gemm", 10_000 * k, 5_000)
+    graph = Graph(trace.timeline())
+    edit = graph.edit()
+    parse(text).apply(graph, edit)
+    assert edit.gone.all() == text.startswith("launch")
+    assert len(graph.replay(edit).start) == 4

@@ -191,6 +191,16 @@ def test_recorded_already(bubbles):
 @pytest.mark.bubbles(max_launches=1, warmup=-1)
 def test_nonsense(): pass
 
+@pytest.mark.bubbles(max_launches=1, warmup="3")
+def test_text(): pass
+
+@pytest.mark.bubbles(max_launches=1, steps=2.5)
+def test_half_a_step(): pass
+
+def test_made_before_and_entered_twice(bubbles):
+    one, other = bubbles(max_launches=1), bubbles(max_launches=2)
+    with one, other: pass
+
 def test_outside(bubbles):
     bubbles.step()
 
@@ -202,11 +212,13 @@ class TestCase(unittest.TestCase):
 
 def test_what_is_not_checked_fails(project):
     done = project(MISTAKES)
-    assert outcomes(done) == {"failed": 10}, done.stdout
+    assert outcomes(done) == {"failed": 13}, done.stdout
     for said in (
         "bubbles: nothing to check; give a budget: max_reads=0,",
         "the marker bubbles takes names: max_reads=0,",
-        "unexpected keyword argument 'max_read'",
+        "bubbles: no limit is called max_read; a budget is max_reads=0,",
+        "bubbles: warmup and steps are whole numbers, not '3'",
+        "bubbles: warmup and steps are whole numbers, not 2.5",
         "bubbles: '5' is not a time; write it with its unit, as in 300us",
         "no device operation in it",
         "bubbles: nothing was checked: the test made 5 steps and 5 of them were to warm up",
@@ -215,6 +227,41 @@ def test_what_is_not_checked_fails(project):
         "bubbles.step() outside of a block and of a marked test",
     ):
         assert said in done.stdout, said
+    # One line each, without the plugin's own code.
+    assert "pytest_plugin.py" not in done.stdout
+    assert "During handling" not in done.stdout
+
+
+CANNOT = """
+import pytest
+from bubblescope.errors import BubblescopeError
+from tests.capture_fakes import FakeBackend
+
+class Held(FakeBackend):
+    def start(self):
+        raise BubblescopeError("CUPTI is held by another profiler; stop it")
+
+@pytest.fixture
+def bubbles_backend():
+    return Held()
+
+@pytest.mark.bubbles(max_reads=0)
+def test_at_once():
+    pass
+
+def test_after_steps_to_warm_up(bubbles):
+    with bubbles(max_reads=0, warmup=4):
+        for _ in range(8):
+            bubbles.step()
+"""
+
+
+def test_a_recorder_that_cannot_start_is_one_line(project):
+    done = project(CANNOT, backend=False)
+    assert outcomes(done) == {"failed": 2}, done.stdout
+    said = "bubbles: nothing was recorded: CUPTI is held by another profiler; stop it"
+    assert done.stdout.count(f"\n{said}\n") == 2, done.stdout
+    assert "pytest_plugin.py" not in done.stdout
 
 
 # Without a GPU, and unused ---------------------------------------------------------------------

@@ -18,7 +18,7 @@ _UNKNOWN_SHARE = 20
 
 
 def account(rung: int, timeline: Timeline, window: tuple[int, int]) -> Window:
-    """What the steps [first, last) of a rung's recording say, medians a step."""
+    """What steps [first, last) of a rung's recording say: medians, of counts the mean a step."""
     found = diagnose(timeline, window=window)
     steps = found.steps
     waits = steps.parts_ns.sum(axis=1) - steps.parts_ns[:, Part.UNKNOWN]

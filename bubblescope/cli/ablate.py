@@ -178,9 +178,13 @@ def ablate(
         _say(line)
     _say(f"plan: {report.plan(samples.plan)}")
 
+    kept_in: Path | None = resume  # a file of another run may be where --out --force will write
+
     def keep(found: Samples) -> None:
+        nonlocal kept_in
         if path is not None and (found.rounds or found.checked):
             save(found, path)
+            kept_in = path
 
     with progress.bar() as show:
         try:
@@ -193,8 +197,8 @@ def ablate(
                 progress=show,
             )
         except KeyboardInterrupt:
-            if path is not None and path.exists():
-                _say(f"bubblescope: finished rounds are in {path}; --resume {path} goes on")
+            if kept_in is not None:
+                _say(f"bubblescope: finished rounds are in {kept_in}; --resume {kept_in} goes on")
             raise
     made = ablation.summarise(samples)
     _show(made, form, as_json)

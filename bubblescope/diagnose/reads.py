@@ -218,13 +218,18 @@ def _awaited(timeline: Timeline, launches: Launches, work: QueuedWork, sync: Int
     )
     by_event = kind.where(lambda k: k == "event") & (calls.event_record[sync] >= 0)
     awaited[by_event] = work.before_event(sync[by_event])
-    everything = calls.name.take(sync).where(
-        lambda n: api.is_sync(n) and re.search(r"Device|Thread|Ctx", n) is not None
-    ) | kind.where(lambda k: k == "context")
+    everything = for_all_streams(calls, sync)
     awaited[everything] = work.last_before(
         owner[everything], np.full(int(everything.sum()), ANY_STREAM), begin[everything]
     )
     return awaited
+
+
+def for_all_streams(calls: HostCalls, rows: Int) -> Mask:
+    """Which of these calls wait for the work of every stream: device and context synchronises."""
+    return calls.name.take(rows).where(
+        lambda n: api.is_sync(n) and re.search(r"Device|Thread|Ctx", n) is not None
+    ) | calls.sync.take(rows).where(lambda k: k == "context")
 
 
 def _polls(calls: HostCalls, thread: Int) -> tuple[Int, Int]:

@@ -68,22 +68,26 @@ def find(
 
     # When each could have begun by its launch, and by its queue.
     latency = start[row] - called
-    dry = launched & (before >= 0) & (free <= called)
+    # One that waits for an event says nothing of the usual delays.
+    found = crossings.recorded(timeline, launches, work, queues, row, launched)
+    held = np.zeros(len(row), np.bool_)
+    held[found.target] = True
+    dry = launched & (before >= 0) & (free <= called) & ~held
     usual = _usual_latency(timeline, launches, call, latency, launched, dry)
     ready = np.where(launched, called + usual, NEVER)
     overlaps = queues.overlaps[row]
     chained = (before >= 0) & ~overlaps
     gap = np.where(chained, start[row] - free, 0)
-    queued = chained & (~launched | (returned <= free) | (ready <= free))
     inner = launches.graph[row] & ~launched
-
-    # A link that waits for an event says nothing of the usual gap.
-    found = crossings.recorded(timeline, launches, work, queues, row, launched)
-    plain = queued & launched
-    plain[found.target] = False
-    boundary = median_ns(gap[plain])
+    plain = chained & launched & ~held
+    surely = plain & (ready <= free)
+    boundary = median_ns(gap[surely if surely.any() else plain & (returned <= free)])
     usual_gap = BOUNDARY_NS if boundary is None else boundary
     in_graph = median_ns(gap[chained & inner])
+
+    # By usual delays the queue came last; or no more than a usual gap was seen behind it.
+    by_queue = (ready <= free + usual_gap) | ((returned <= free) & (gap <= usual_gap))
+    queued = chained & (~launched | by_queue)
 
     # Other queues: events as recorded, then what must have been, then branches of graphs.
     found = crossings.settle(found, start, end, row, free, ready, returned, usual_gap)

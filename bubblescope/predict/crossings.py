@@ -28,6 +28,7 @@ class Crossings:
 
     source: row of `device_ops`. target: place of the link in Queues.order. lag: ns. from_start: the
     edge leaves the source's start. inferred: not recorded. bound: it decided when the link began.
+    call: row of `host_calls` that makes the stream wait, -1 where none is known.
     """
 
     source: Int
@@ -36,6 +37,7 @@ class Crossings:
     from_start: Mask
     inferred: Mask
     bound: Mask
+    call: Int
 
     @classmethod
     def concat(cls, parts: Sequence[Crossings]) -> Crossings:
@@ -52,6 +54,7 @@ class Crossings:
         from_start: Mask | bool = False,
         inferred: bool = False,
         bound: bool = False,
+        call: Int | None = None,
     ) -> Crossings:
         """Edges of one kind."""
         rows = len(source)
@@ -62,6 +65,7 @@ class Crossings:
             np.full(rows, from_start) if isinstance(from_start, bool) else from_start,
             np.full(rows, inferred),
             np.full(rows, bound),
+            np.full(rows, -1, np.int64) if call is None else call,
         )
 
 
@@ -80,7 +84,8 @@ def recorded(
     )
     source = work.before_event(waits)
     waits, source = waits[source >= 0], source[source >= 0]
-    sources, targets = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    none = np.zeros(0, np.int64)
+    sources, targets, made = [none], [none], [none]
     keys = np.stack([launches.owner[waits], calls.stream[waits]], 1)
     for who, stream in np.unique(keys, axis=0).tolist():
         mine = (keys[:, 0] == who) & (keys[:, 1] == stream)
@@ -92,10 +97,11 @@ def recorded(
         some = place < len(links)
         sources.append(source[mine][some])
         targets.append(links[place[some]])
-    src, dst = np.concatenate(sources), np.concatenate(targets)
+        made.append(waits[mine][some])
+    src, dst, call = (np.concatenate(found) for found in (sources, targets, made))
     kept = (queues.of_op[src] != queues.of_op[row[dst]]) & ~queues.beside[src]
-    src, dst = src[kept], dst[kept]
-    return Crossings.make(src, dst, np.zeros(len(src), np.int64))
+    src, dst, call = src[kept], dst[kept], call[kept]
+    return Crossings.make(src, dst, np.zeros(len(src), np.int64), call=call)
 
 
 def settle(
@@ -121,7 +127,10 @@ def settle(
     bound = (
         (source_end == latest[target])
         & (source_end > free[target])
-        & ((returned[target] <= source_end) | (ready[target] <= source_end))
+        & (
+            (ready[target] <= source_end + usual_gap)
+            | ((returned[target] <= source_end) & (since <= usual_gap))
+        )
     )
     return Crossings(
         found.source,
@@ -130,6 +139,7 @@ def settle(
         found.from_start,
         found.inferred,
         bound,
+        found.call,
     )
 
 

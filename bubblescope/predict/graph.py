@@ -50,7 +50,8 @@ class Graph:
     begins, returns, links: the node of each span's beginning and return (-1: it does not wait), and
     of each link. host_nodes: how many are of the host, the first ones.
     launched: the links that have a launch edge. Edges are in the order: launches, one for each of
-    these; reads (is_read_edge), one for each wait; crossings (is_crossing).
+    these; reads (is_read_edge), one for each wait; crossings (is_crossing); the other
+    streams of waits for all (is_also).
     """
 
     def __init__(self, timeline: Timeline, shift: int = 0) -> None:
@@ -64,7 +65,7 @@ class Graph:
         self.reads: Reads = find_reads.find(timeline, self.launches, work, self.threads)
         self.spans: Spans = host.spans(timeline, self.threads, self.reads)
         self.waits: Waits = host.waits(
-            timeline, self.launches, self.spans, self.reads, self.start, self.end
+            timeline, self.launches, work, self.spans, self.reads, self.end
         )
         self.queues: Queues = queues(timeline, self.launches, self.start, self.end)
         self.causes: Causes = find_causes.find(
@@ -101,18 +102,25 @@ class Graph:
         crossings = causes.crossings
         crossed = self.queues.place[crossings.source]
         source = np.concatenate(
-            [self.begins[causes.launch[self.launched]], self.links[awaited], self.links[crossed]]
+            [
+                self.begins[causes.launch[self.launched]],
+                self.links[awaited],
+                self.links[crossed],
+                self.links[self.queues.place[waits.also_op]],
+            ]
         )
         target = np.concatenate(
             [
                 self.links[self.launched],
                 self.returns[waits.span],
                 self.links[crossings.target],
+                self.returns[waits.span[waits.also]],
             ]
         )
         self.chains = Chains(self._lengths, source, target)
         self.is_read_edge = slice(len(self.launched), len(self.launched) + len(waits.span))
-        self.is_crossing = slice(self.is_read_edge.stop, len(source))
+        self.is_crossing = slice(self.is_read_edge.stop, len(source) - len(waits.also))
+        self.is_also = slice(self.is_crossing.stop, len(source))
         self.op_ns: Int = self.end - self.start
         before = self.queues.before[order]
         overlaps = self.queues.overlaps[order]
@@ -192,6 +200,11 @@ class Graph:
                     edit.crossing - source_run + alone[crossings.target],
                     NEVER_BEFORE,
                 ),
+                np.where(
+                    edit.waits[waits.also],
+                    edit.back[waits.also] + self._aside(edit, waits.also_op),
+                    NEVER_BEFORE,
+                ),
             ]
         )
         return weight, floor, lag
@@ -244,12 +257,19 @@ class Graph:
         launched = np.full(len(order), NEVER_BEFORE, np.int64)
         on = edit.launches
         rows = self.launched[on]
-        launched[rows] = begin[self.causes.launch[rows]] + edit.latency[on]
+        span = self.causes.launch[rows]
+        launched[rows] = begin[span] + edit.latency[on]
+        # With nothing that had ended only the launch is known to have held it up, all the time.
+        alone = np.zeros(len(order), np.bool_)
+        alone[over[~known]] = True
+        first = alone[rows]
+        recorded = self.start[order[rows[first]]] - self.spans.begin[span[first]]
+        launched[rows[first]] = begin[span[first]] + recorded
         start = np.maximum(start, launched[over])
         latest = node[self.links[over]] - tail[over]
         # With nothing before it the start keeps its distance from the end.
-        alone = node[self.links[over]] - edit.run[order[over]]
-        return np.where(start == NEVER_BEFORE, alone, np.minimum(start, latest))
+        apart = node[self.links[over]] - edit.run[order[over]]
+        return np.where(start == NEVER_BEFORE, apart, np.minimum(start, latest))
 
     def _ended_before(self, over: Int) -> Int:
         """The link of the same queue that ended last before each of these began; -1 for none."""

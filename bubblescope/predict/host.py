@@ -8,7 +8,8 @@ import numpy as np
 
 from bubblescope.diagnose.launches import Launches
 from bubblescope.diagnose.model import median_ns
-from bubblescope.diagnose.reads import Reads
+from bubblescope.diagnose.reads import Reads, for_all_streams
+from bubblescope.diagnose.work import QueuedWork
 from bubblescope.timeline import Timeline
 from bubblescope.timeline.intervals import Mask, runs
 from bubblescope.timeline.tables import Int
@@ -44,6 +45,8 @@ class Waits:
     span: which. read: row of the reads table, -1 where none is. op: row of `device_ops` that was
     awaited. own: what the call takes by itself; back: from the end of that operation to the return.
     inferred: the operation was not recorded but concluded. bound: it ended after the call began.
+    also, also_op: waits for all streams wait for what is last in each; of the others the row of the
+    wait, and the operation.
     """
 
     span: Int
@@ -53,6 +56,8 @@ class Waits:
     back: Int
     inferred: Mask
     bound: Mask
+    also: Int
+    also_op: Int
 
 
 def spans(timeline: Timeline, threads: Threads, reads: Reads) -> Spans:
@@ -87,17 +92,22 @@ def spans(timeline: Timeline, threads: Threads, reads: Reads) -> Spans:
 
 
 def waits(
-    timeline: Timeline, launches: Launches, found: Spans, reads: Reads, start: Int, end: Int
+    timeline: Timeline,
+    launches: Launches,
+    work: QueuedWork,
+    found: Spans,
+    reads: Reads,
+    end: Int,
 ) -> Waits:
     """The spans that wait for an operation.
 
     Args:
         timeline: the recording.
         launches: which call launched which operation.
+        work: what was queued when.
         found: its spans.
         reads: its blocking reads.
-        start: of the operations, on the host's clock.
-        end: the same of their ends.
+        end: of the operations, on the host's clock.
     """
     read = np.arange(len(reads.call))
     # A copy that blocked and the synchronise after it are one read, and both wait.
@@ -128,14 +138,43 @@ def waits(
         # Where none returned at once, a call takes what is left of it after the work is done.
         least = back[mine] if idle is None else np.full(int(mine.sum()), idle)
         own[mine] = np.where(bound[mine], np.minimum(least, took[mine]), took[mine])
-        if late is not None:
-            usual_back[mine] = np.minimum(late, back[mine])
+        # Where none waited: one that waits returns as soon as one that need not.
+        returns = idle if late is None else late
+        if returns is not None:
+            usual_back[mine] = np.minimum(returns, back[mine])
     polled = reads.polling[read[rows]]
     query = (timeline.host_calls.end - timeline.host_calls.start)[call[rows]]
     own[polled] = np.minimum(query, took)[polled]
+    also, also_op = _other_streams(timeline, launches, work, call[rows], op)
     return Waits(
-        span, read[rows], op, own, np.where(bound, back, usual_back), inferred[rows], bound
+        span,
+        read[rows],
+        op,
+        own,
+        np.where(bound, back, usual_back),
+        inferred[rows],
+        bound,
+        also,
+        also_op,
     )
+
+
+def _other_streams(
+    timeline: Timeline, launches: Launches, work: QueuedWork, call: Int, op: Int
+) -> tuple[Int, Int]:
+    """What waits for all streams wait for beside `op`: rows of `call`, and operations."""
+    calls, ops = timeline.host_calls, timeline.device_ops
+    rows = np.flatnonzero(for_all_streams(calls, call))
+    none = np.zeros(0, np.int64)
+    also, also_op = [none], [none]
+    if len(rows):
+        for stream in np.unique(ops.stream).tolist():
+            stated = np.full(len(rows), stream)
+            last = work.last_before(launches.owner[call[rows]], stated, calls.start[call[rows]])
+            other = (last >= 0) & (last != op[rows])
+            also.append(rows[other])
+            also_op.append(last[other])
+    return np.concatenate(also), np.concatenate(also_op)
 
 
 def _ended_inside(launches: Launches, found: Spans, span: Int, end: Int) -> Int:

@@ -29,6 +29,8 @@ def remove_calls(graph: Graph, edit: Edit, calls: Int) -> None:
     An op is a framework operator around the call; it goes if it launches, copies and waits for
     nothing else.
     """
+    if not len(calls):
+        return
     removed = np.zeros(len(graph.timeline.host_calls), np.bool_)
     removed[calls] = True
     for thread in np.unique(graph.threads.of_call[calls]).tolist():
@@ -53,17 +55,38 @@ def remove_calls(graph: Graph, edit: Edit, calls: Int) -> None:
     remove_ops(graph, edit, (of_op >= 0) & removed[of_op])
     causes, links = graph.causes, graph.queues.order
     edit.launches[removed[of_op[links[graph.launched]]]] = False
-    target = of_op[links[causes.crossings.target]]
-    edit.crosses[(target >= 0) & removed[target]] = False
+    # A stream that was made to wait still waits: what comes next in it does. Branches of a graph
+    # that is gone do not wait for each other.
+    crossings = causes.crossings
+    target, source = of_op[links[crossings.target]], of_op[crossings.source]
+    inside = (target >= 0) & (target == source) & removed[target]
+    edit.crosses[inside | ((crossings.call >= 0) & removed[crossings.call])] = False
 
 
 def remove_ops(graph: Graph, edit: Edit, gone: Mask) -> None:
-    """Let these operations (a mask over `device_ops`) take no time and be gone."""
+    """Let these operations (a mask over `device_ops`) take no time and be gone.
+
+    What they waited for is waited for by what comes next in their queue. Where the first node of a
+    replay goes, the next one that is left begins as that one would have.
+    """
     edit.gone[gone] = True
     edit.run[gone] = 0
-    links = gone[graph.queues.order]
+    order = graph.queues.order
+    links = edit.gone[order]
     edit.tail[links] = 0
-    edit.between[links] = 0
+    # Links of one replay in one queue are a run; any other link is a run of its own.
+    replay = np.where(graph.launches.graph[order], graph.launches.of_op[order], -1)
+    opens = np.append(True, (replay[1:] != replay[:-1]) | (replay[1:] < 0))[: len(order)]
+    opens |= graph.leads_queue
+    run, first = np.cumsum(opens) - 1, np.flatnonzero(opens)
+    left = np.append(0, np.cumsum(~links))
+    inherited = links[first] & (np.diff(left[np.append(first, len(order))]) > 0)
+    heads = np.zeros(len(order), np.bool_)
+    heads[first[inherited]] = True
+    edit.between[links & ~heads] = 0
+    edit.crossing[(links & ~heads)[graph.causes.crossings.target]] = 0
+    heirs = ~links & inherited[run] & (left[:-1] == left[first][run])
+    edit.between[heirs] = 0
 
 
 def cut_host(graph: Graph, edit: Edit, thread: int, start: Int, end: Int) -> None:

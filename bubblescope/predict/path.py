@@ -121,9 +121,11 @@ def _device(graph: Graph, edit: Edit, path: _Path, tail: Int, shares: _Shares) -
     order, ops = graph.queues.order, graph.timeline.device_ops
     overlaps = graph.queues.overlaps[order[link]]
     ran = np.where(overlaps, tail[link], edit.run[order[link]])
+    lead = np.where((entered == -1) & ~overlaps, edit.between[link], 0)
+    ran = ran + np.minimum(lead, 0)  # what lies over the one before is not on the path
     shares.add("device operation", ops.name.codes[order[link]], ops.name.values, ran)
     inner = graph.launches.graph[order[link]] & (graph.causes.launch[link] < 0)
-    between = np.where((entered == -1) & ~overlaps, edit.between[link], 0)
+    between = np.maximum(lead, 0)
     for kind, chosen in (("graph gap", inner), ("device gap", ~inner)):
         nameless = np.zeros(int(chosen.sum()), np.int64)
         shares.add(kind, nameless, (), between[chosen])
@@ -161,7 +163,10 @@ def _host(graph: Graph, edit: Edit, path: _Path, shares: _Shares) -> None:
     own = read[(read >= 0) & (entered == -1)]
     call = spans.call[graph.waits.span[own]]
     shares.add("host call", calls.name.codes[call], calls.name.values, edit.own[own])
-    back = entered[entered >= 0] - graph.is_read_edge.start
+    edge = entered[entered >= 0]
+    first = graph.is_also.start
+    others = np.append(graph.waits.also, 0)[np.maximum(edge - first, 0)]
+    back = np.where(edge < first, edge - graph.is_read_edge.start, others)
     call = spans.call[graph.waits.span[back]]
     shares.add("read return", calls.name.codes[call], calls.name.values, edit.back[back])
 

@@ -224,20 +224,37 @@ def test_a_pass_that_drops_a_token_fails_and_counts_in_no_total(mine: Path) -> N
     assert report["total"] is None
 
 
-@pytest.mark.skipif(not Path("/proc").exists(), reason="no /proc to find processes by")
-def test_ctrl_c_keeps_finished_rounds_and_leaves_no_process(tmp_path: Path) -> None:
-    before = children()
-    words = ("--device", "cpu", "--rounds", "50", "--steps", "10", "--starts", "2", "--no-gates")
-    words += ("--passes", "seq-len-sync")
-    child = subprocess.Popen(
-        [sys.executable, "-m", "bubblescope", "ablate", *words, "--out", "x.json"],
-        cwd=tmp_path,
+def started(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """An ablation that Ctrl-C can be sent to."""
+    words = ("--device", "cpu", "--passes", "seq-len-sync", *words)
+    return subprocess.Popen(
+        [sys.executable, "-m", "bubblescope", "ablate", *words],
+        cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=ENV,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
+
+
+def test_ctrl_c_before_the_first_round_leaves_the_file_of_another_run_alone(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("another plan")
+    child = started(tmp_path, "--no-gates", "--out", "x.json", "--force")
+    assert child.stderr is not None
+    assert child.stderr.readline().startswith("plan: ")
+    child.send_signal(signal.SIGINT)
+    _, stderr = child.communicate(timeout=30)
+    assert child.returncode == 130
+    assert stderr == "bubblescope: stopped\n"  # and not that x.json goes on
+    assert (tmp_path / "x.json").read_text() == "another plan"
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="no /proc to find processes by")
+def test_ctrl_c_keeps_finished_rounds_and_leaves_no_process(tmp_path: Path) -> None:
+    before = children()
+    words = ("--rounds", "50", "--steps", "10", "--starts", "2", "--no-gates")
+    child = started(tmp_path, *words, "--out", "x.json")
     assert child.stderr is not None
     lines = [child.stderr.readline(), child.stderr.readline()]  # rounds begin after the second
     assert lines[1].startswith("about ")

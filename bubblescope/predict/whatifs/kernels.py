@@ -14,6 +14,10 @@ from bubblescope.predict.whatifs.base import matcher, nothing_fits, operation_na
 from bubblescope.timeline.intervals import Mask
 from bubblescope.timeline.tables import Int
 
+LEAST, MOST = Fraction(1, 1000), 1_000_000
+"""Factors of a speed-up. No kernel becomes faster or slower by more."""
+MOST_PROLOGUE_NS = 1_000_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class SpeedUp:
@@ -28,8 +32,8 @@ class SpeedUp:
 
     def __post_init__(self) -> None:
         """Refuse a factor that means nothing."""
-        if self.factor <= 0:
-            raise BubblescopeError(f"{self.text}: the factor must be above 0")
+        if not LEAST <= self.factor <= MOST:
+            raise BubblescopeError(f"{self.text}: the factor must be from {LEAST} to {MOST:,}")
 
     @property
     def text(self) -> str:
@@ -48,7 +52,8 @@ class SpeedUp:
         return ()
 
     def _shorter(self, ns: Int) -> Int:
-        return ns * self.factor.denominator // self.factor.numerator
+        factor = self.factor.limit_denominator(MOST)  # so that the product fits into int64
+        return ns * factor.denominator // factor.numerator
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,8 @@ class Pdl:
         """Refuse a prologue that means nothing."""
         if self.prologue_ns < 0:
             raise BubblescopeError(f"{self.text}: the prologue cannot be shorter than nothing")
+        if self.prologue_ns > MOST_PROLOGUE_NS:
+            raise BubblescopeError(f"{self.text}: the prologue cannot be longer than a second")
 
     @property
     def text(self) -> str:

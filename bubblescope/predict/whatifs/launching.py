@@ -55,7 +55,8 @@ class WithoutLaunch:
 class Merge:
     """Consecutive launches of operations of a name become one that does the work of all.
 
-    The first call stays; the others go, and so do the gaps between the operations.
+    The first call stays; the others go, and so do the gaps between the operations. A read between
+    two calls ends the row: the host did not go on before it had what the first one made.
     """
 
     pattern: str
@@ -71,6 +72,10 @@ class Merge:
         queues, of_op = graph.queues, graph.launches.of_op
         last = queues.before[queues.order]
         links = np.flatnonzero(chosen[queues.order] & (last >= 0) & chosen[np.maximum(last, 0)])
+        reads = np.zeros(len(graph.timeline.host_calls) + 1, np.int64)
+        reads[graph.reads.last] = 1
+        so_far = np.cumsum(reads)
+        links = links[so_far[of_op[queues.order[links]]] == so_far[of_op[last[links]]]]
         if not len(links):
             raise nothing_fits(self.text, "run of launches", operation_names(graph))
         edit.between[links] = 0

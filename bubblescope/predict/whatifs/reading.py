@@ -62,6 +62,8 @@ def remove_reads(graph: Graph, edit: Edit, rows: Int) -> None:
     """Take reads (rows of the graph's reads table) out, with their copies."""
     reads = graph.reads
     copies = reads.copy[rows]
+    # The copy before a synchronise may be a read itself, of a place that is not meant.
+    copies = copies[~np.isin(copies, np.delete(reads.first, rows))]
     remove_calls(
         graph,
         edit,
