@@ -113,7 +113,8 @@ def test_the_command_prints_one_line_and_exits_2() -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_without_sglang_the_target_says_what_to_install() -> None:
+def test_without_sglang_the_target_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "find_spec", lambda _name: None)
     with pytest.raises(
         BubblescopeError, match=r"needs sglang.*pip install 'bubblescope\[sglang\]'"
     ):
