@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bubblescope.errors import BubblescopeError
-from bubblescope.view.columns import pack, unpack
+from bubblescope.view.columns import pack
 from bubblescope.view.rows import rows
+from tests.view_columns import unpack
 
 NUMBERS = st.lists(st.integers(-(2**50), 2**50), max_size=50)
 

@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 
 from bubblescope.errors import BubblescopeError
 from bubblescope.view import ablation_page, diagnosis_page, html, kept
-from bubblescope.view.columns import Column, Packed, unpack
+from bubblescope.view.columns import Column, Packed
 from bubblescope.view.recording import encode
 from tests import view_pages
 from tests.loops import with_read
 from tests.synthetic import TraceBuilder
 from tests.view_ablation import ablation
+from tests.view_columns import unpack
 
 US = 1_000
 

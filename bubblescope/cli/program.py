@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _fail(str(error))
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "bubblescope"
-        message = error.format_message().rstrip(".")
+        message = " ".join(error.format_message().split()).rstrip(".")
         _fail(f"{message[:1].lower()}{message[1:]}; see {where} --help")
     except click.ClickException as error:
         _fail(error.format_message())

@@ -58,15 +58,3 @@ def pack(columns: dict[str, npt.NDArray[np.integer]], rising: frozenset[str]) ->
             planes.append((unsigned >> np.uint64(8 * plane)).astype(np.uint8).tobytes())
         at += width * len(whole)
     return Packed(found, b"".join(planes))
-
-
-def unpack(packed: Packed, name: str) -> npt.NDArray[np.int64]:
-    """One column again, as the page reads it."""
-    column = packed.columns[name]
-    unsigned = np.zeros(column.rows, np.uint64)
-    for plane in range(column.width):
-        first = column.at + plane * column.rows
-        found = np.frombuffer(packed.data, np.uint8, column.rows, first)
-        unsigned |= found.astype(np.uint64) << np.uint64(8 * plane)
-    signed = (unsigned >> np.uint64(1)).view(np.int64) ^ -(unsigned & np.uint64(1)).view(np.int64)
-    return np.cumsum(signed) if column.delta else signed

@@ -57,7 +57,9 @@ def test_the_recording_itself_is_never_replaced(tmp_path: Path, decode: Path) ->
 
 def test_bad_words(tmp_path: Path, decode: Path) -> None:
     assert "'xml' is not one of" in refusal(export(decode, "--to", "xml", at=tmp_path))
-    assert "missing option '--to'" in refusal(export(decode, at=tmp_path))
+    assert refusal(export(decode, at=tmp_path)) == (
+        "missing option '--to'. Choose from: chrome, parquet, csv; see bubblescope export --help"
+    )
     assert "no such file" in refusal(export("none.json", "--to", "csv", at=tmp_path))
     assert list(tmp_path.iterdir()) == [decode]
 
