@@ -266,7 +266,7 @@ def test_ctrl_c_keeps_finished_rounds_and_leaves_no_process(tmp_path: Path) -> N
         "bubblescope: finished rounds are in x.json; --resume x.json goes on\n"
         "bubblescope: stopped\n"
     )
-    assert children() == before
+    assert children() <= before  # one of another test may still have been ending then
     kept = json.loads((tmp_path / "x.json").read_text())
     assert 0 < len(kept["rounds"]) < 100
     assert [p.name for p in tmp_path.iterdir()] == ["x.json"]
